@@ -189,7 +189,7 @@ def test_a_stream_keeps_states_as_in_autopipe(opened, package):
     [
         ({"x": "scores"}, None, "no input 'x'"),
         ({"data/x": "y"}, None, "with an output 'y'"),
-        ({"ids": "scores"}, None, "can not be input"),
+        ({"ids": "scores"}, None, "cannot be input"),
         ({"data/x": "scores"}, {"ids": GIVEN["ids"]}, "'ids' is no state"),
         ({"data/x": "scores"}, {"data/x": np.zeros(4)}, "is no state, or not data/x"),
     ],

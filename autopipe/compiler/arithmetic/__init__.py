@@ -1,1 +1,1 @@
-"""Arithmetic of elements where TVM's own is wrong, slow or undefined."""
+"""Legalizations of Relax ops whose arithmetic is wrong, slow or undefined in TVM."""

@@ -1,12 +1,12 @@
-"""Maxima and minima of nothing but infinities.
+"""Identity elements of maxima and minima: infinities, not the extreme finite numbers.
 
-TVM begins the search for a maximum with the lowest finite number, and pads pooling with it. So the
-maximum of infinities below zero would be that number. Here the search begins with the infinity:
+TVM initializes a maximum with the lowest finite number, and pads pooling with it. So the maximum of
+negative infinities would be that number. Here the reduction begins with the infinity:
 
     most[i] = -3.4e38                       most[i] = -inf
     most[i] = max(most[i], x[i, k])         most[i] = max(most[i], x[i, k])
 
-Importing this module replaces what TVM legalizes these operators of Relax to. Integers have no
+Importing this module replaces TVM's legalization of these Relax ops. Integers have no
 infinities and stay.
 """
 
@@ -27,7 +27,7 @@ _LEVEL: Final = 11
 
 
 def begin_with_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a search for maxima or minima with infinities in place of the last finite numbers."""
+    """Replace the extreme finite numbers in a reduction by infinities."""
 
     def infinite(number: tirx.FloatImm) -> tirx.FloatImm:
         dtype = str(number.ty.dtype)
@@ -38,18 +38,18 @@ def begin_with_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (tirx.FloatImm, infinite))
 
 
-def _wrap_legalizer(usual: Callable[..., relax.Call]) -> Legalize:
-    """Return what legalizes an operator, given what TVM does."""
+def _wrap_legalizer(default_legalize: Callable[..., relax.Call]) -> Legalize:
+    """Wrap TVM's legalization of an op: begin reductions with infinity."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        apart = relax.BlockBuilder()
-        made = usual(apart, call)
-        if made.same_as(call):
+        scratch_builder = relax.BlockBuilder()
+        loop_call = default_legalize(scratch_builder, call)
+        if loop_call.same_as(call):
             return call
-        function, *rest = made.args
-        changed = begin_with_infinity(apart.get()[function])
-        variable = builder.add_func(changed, function.name_hint)
-        return relax.Call(made.op, [variable, *rest], made.attrs, made.ty_args)
+        function, *operands = loop_call.args
+        rewritten_function = begin_with_infinity(scratch_builder.get()[function])
+        variable = builder.add_func(rewritten_function, function.name_hint)
+        return relax.Call(loop_call.op, [variable, *operands], loop_call.attrs, loop_call.ty_args)
 
     return legalize
 

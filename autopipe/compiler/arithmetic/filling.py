@@ -1,8 +1,8 @@
-"""Tensors that hold one number everywhere, which may be an infinity or NaN.
+"""Legalization of constant tensors whose value may be an infinity or NaN.
 
-TVM's function for them asks of such a number whether its type is called "float", and fails on what
-Relax has for a type. Importing this module replaces what TVM legalizes two operators of Relax to: a
-number goes on as an expression, of which nothing is asked.
+TVM's function compares the name of the number's type with "float", and fails on a type of Relax.
+Importing this module replaces TVM's legalization of two Relax ops: the number is passed as an
+expression, whose type is not compared.
 """
 
 from typing import Final
@@ -21,16 +21,16 @@ _LEVEL: Final = 11
 
 
 def _make_legalizer(*, is_like: bool) -> Legalize:
-    """Return what legalizes `full`, or `full_like`."""
-    usual: Legalize = create._full(is_like, None, "full")
+    """Build the legalization of `full` or `full_like`."""
+    default_legalize: Legalize = create._full(is_like, None, "full")
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         number = call.args[1]
         if not isinstance(number, GenericConst):
-            return usual(builder, call)
+            return default_legalize(builder, call)
         value = tirx.const(number.value.numpy().item(), str(number.ty.dtype))
-        filled: Legalize = create._full(is_like, value, "full")
-        return filled(builder, call)
+        legalize_constant: Legalize = create._full(is_like, value, "full")
+        return legalize_constant(builder, call)
 
     return legalize
 

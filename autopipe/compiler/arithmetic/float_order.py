@@ -1,8 +1,8 @@
-"""Integers in the order of floats, where NaN has a place: above all numbers, or below them.
+"""Map floats to integers of the same order, with NaN above or below all numbers.
 
-Of a float that is not negative, the bits are such an integer; of a negative one, the bits without
-their sign, times -1. -0 and 0 are one number. Comparisons of integers tell what comes first where
-those of floats tell nothing, and NaN is found as ReduceMax finds it:
+A float that is not negative maps to its bits; a negative one to its bits without the sign, times
+-1. -0 and 0 are equal. Comparisons of integers are a total order where those of floats are not, and
+argmax finds NaN as ReduceMax does:
 
     argmax([1.0, nan, 3.0])  is  argmax([0x3f800000, 0x7fffffff, 0x40400000]),  which is 1
 """
@@ -18,7 +18,7 @@ from autopipe.compiler.arithmetic.element_rewrites import Legalize
 
 _SINGLE: Final = ("int32", 0x7FFFFFFF)
 _DOUBLE: Final = ("int64", 0x7FFFFFFFFFFFFFFF)
-"""Type of the integers, and all bits but the sign."""
+"""Integer type, and the mask of all bits but the sign."""
 
 FLOATS: Final = ("float16", "float32", "float64")
 
@@ -27,7 +27,7 @@ _LEVEL: Final = 11
 
 
 def to_ordered_integers(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
-    """Return integers in the order of the floats of a tensor, NaN last or first."""
+    """Map the floats of a tensor to integers of the same order, NaN last or first."""
     kind, magnitude = _DOUBLE if str(x.dtype) == "float64" else _SINGLE
 
     def at(*index: Expr) -> Expr:
@@ -43,7 +43,7 @@ def to_ordered_integers(x: te.Tensor, *, nan_first: bool = False) -> te.Tensor:
 
 
 def restore_floats(keys: te.Tensor, dtype: str) -> te.Tensor:
-    """Return the floats of a type that `to_ordered_integers` made integers of."""
+    """Invert `to_ordered_integers`: map its integers back to floats of a type."""
     kind, _ = _DOUBLE if dtype == "float64" else _SINGLE
 
     def at(*index: Expr) -> Expr:
@@ -56,7 +56,7 @@ def restore_floats(keys: te.Tensor, dtype: str) -> te.Tensor:
 
 
 def _make_legalizer(find: Callable[..., te.Tensor], *, nan_first: bool) -> Legalize:
-    """Return what legalizes a call of `relax.argmax` or `relax.argmin`."""
+    """Build the legalization of `relax.argmax` or `relax.argmin`."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         axis, keepdims = call.attrs.axis, bool(call.attrs.keepdims)
@@ -73,10 +73,10 @@ def _make_legalizer(find: Callable[..., te.Tensor], *, nan_first: bool) -> Legal
 
 
 def _clamp_positions(places: te.Tensor) -> te.Tensor:
-    """Return places that are never below 0.
+    """Clamp positions to 0 from below.
 
-    TVM's search begins at place -1 with the last number of the dtype, and stays there where all
-    elements are that number, as 0 is for uint8.
+    TVM's search begins at position -1 with the extreme value of the dtype, and stays there where
+    all elements equal it, such as 0 for uint8.
     """
     return te.compute(places.shape, lambda *at: tirx.max(places[at], 0), name="inside")
 

@@ -1,4 +1,4 @@
-"""Integer division that has a value for every pair of operands.
+"""Integer division that is defined for every pair of operands.
 
 A processor traps where an integer is divided by 0, and where the smallest one is divided by -1, and
 the process ends by SIGFPE. A package must not die of its inputs. As in NumPy, a quotient and a
@@ -6,11 +6,11 @@ remainder by 0 are 0, and an overflowing quotient is the dividend:
 
     x / select(w == 0 || w == -1, 1, w), but 0 where w == 0, and -x where w == -1
 
-What guards the divisor hangs on nothing else: LLVM takes for granted that no operation overflowed
-to make the dividend, and would leave out a guard that asks for the smallest integer.
+The guard depends on the divisor alone: LLVM assumes that no operation overflowed to compute the
+dividend, and would remove a guard that compares it with the smallest integer.
 
-Importing this module replaces what TVM legalizes four operators of Relax to; a division by a number
-that is part of the code stays as it is.
+Importing this module replaces TVM's legalization of four Relax ops; a division by a constant stays
+as it is.
 """
 
 from typing import Final, TypeAlias
@@ -36,18 +36,18 @@ Division: TypeAlias = tirx.Div | tirx.FloorDiv | tirx.Mod | tirx.FloorMod
 
 
 def divide_safely(division: Division) -> Expr:
-    """Return an integer division by a computed divisor without a trap; any other as it is."""
+    """Guard an integer division by a computed divisor against traps; keep any other."""
     dividend, divisor = division.a, division.b
     dtype = str(divisor.ty.dtype)
     if not dtype.startswith(("int", "uint")) or isinstance(divisor, tirx.IntImm):
         return division
-    zero, one = (tirx.const(value, dtype) for value in (0, 1))
+    zero, unit = (tirx.const(value, dtype) for value in (0, 1))
     specials = {0: zero}
     if dtype.startswith("int"):
         specials[-1] = _negate_integer(dividend, dtype)
     cases = {value: divisor.equal(tirx.const(value, dtype)) for value in specials}
-    guarded = tirx.Select(tirx.any(*cases.values()), one, divisor)
-    result: Expr = type(division)(dividend, guarded)
+    safe_divisor = tirx.Select(tirx.any(*cases.values()), unit, divisor)
+    result: Expr = type(division)(dividend, safe_divisor)
     if not isinstance(division, _QUOTIENTS):
         return result  # any integer modulo 1 is 0
     for value, quotient in specials.items():
@@ -56,10 +56,10 @@ def divide_safely(division: Division) -> Expr:
 
 
 def _negate_integer(value: Expr, dtype: str) -> Expr:
-    """Return an integer with the other sign; the smallest one, which has no other, as it is.
+    """Negate an integer; the smallest one stays as it is.
 
-    LLVM takes no result of a subtraction for an overflow, and TVM's simplifier takes `value == MIN`
-    of 32 bits for false, but leaves an exclusive or alone.
+    LLVM assumes that no subtraction overflows, and TVM's simplifier folds `value == MIN` of 32 bits
+    to false, but keeps an exclusive or.
     """
     zero = tirx.const(0, dtype)
     is_least = tirx.bitwise_xor(value, min_value(dtype)).equal(zero)
@@ -67,18 +67,21 @@ def _negate_integer(value: Expr, dtype: str) -> Expr:
 
 
 def _guard_divisions(compute: Compute) -> Compute:
-    """Return a function of topi whose divisions are all safe."""
+    """Wrap a topi function: guard all of its divisions."""
     return rewrite_elements(compute, _DIVISIONS, divide_safely)
 
 
 def _make_legalizer(compute: Compute) -> Legalize:
-    """Return what legalizes an operator by a function of topi."""
-    usual, guarded = binary._binary(_guard_divisions(compute)), _guard_divisions(compute)
+    """Build a legalization from a topi function, with guarded divisions."""
+    default_legalize, guarded_compute = (
+        binary._binary(_guard_divisions(compute)),
+        _guard_divisions(compute),
+    )
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if _is_refused(call.args[1]):
-            return builder.call_te(guarded, *call.args)  # it stays a tensor
-        return usual(builder, call)
+            return builder.call_te(guarded_compute, *call.args)  # it stays a tensor
+        return default_legalize(builder, call)
 
     return legalize
 

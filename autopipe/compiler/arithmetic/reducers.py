@@ -1,7 +1,7 @@
-"""Tells TVM's schedules of maxima and minima that begin with an infinity.
+"""Register maxima and minima that begin with an infinity as reducers of TVM's schedules.
 
-TVM splits a reduction only if it has its first value and its operation in a list. It has maxima
-that begin with the lowest finite number. Importing this module adds those of `extremes`.
+TVM splits a reduction only if its identity and operation are registered. TVM registers maxima that
+begin with the lowest finite number; importing this module adds those of `extremes`.
 """
 
 import ctypes
@@ -18,14 +18,14 @@ _REGISTER: Final = "s_tir.schedule.RegisterReducer"
 
 
 def _register_reducer(combine: Callable[[Expr, Expr], Expr], first: float) -> None:
-    """Add a reduction of floats by its operation and its first value."""
+    """Register a reducer of floats by its operation and its identity."""
 
     def identity(values: Sequence[Expr]) -> list[Expr]:
         dtype = str(values[0].ty.dtype)
         return [tirx.FloatImm(dtype, first) if "float" in dtype else tirx.const(0, dtype)]
 
-    def combiner(one: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
-        return [combine(one[0], other[0])]
+    def combiner(left: Sequence[Expr], right: Sequence[Expr]) -> list[Expr]:
+        return [combine(left[0], right[0])]
 
     functions = [tvm_ffi.convert_func(function) for function in (combiner, identity)]
     for function in functions:  # TVM would free them after Python has ended

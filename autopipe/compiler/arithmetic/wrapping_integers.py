@@ -1,7 +1,7 @@
-"""Integers of data that leave the range of their type wrap around, as they do in NumPy.
+"""Wrap-around of integer data on overflow, as in NumPy.
 
-TVM's simplifier and LLVM assume that no integer of 32 or 64 bits leaves the range of its type. That
-is right for indices and wrong for data:
+TVM's simplifier and LLVM assume that no integer of 32 or 64 bits overflows. That is right for
+indices and wrong for data:
 
     x + 1 > x                   is simplified to true, and is false for the largest x
     x + 4294967295              of uint32: the bounds of the sum have one number in common with
@@ -9,14 +9,14 @@ is right for indices and wrong for data:
     uint32(x) > 2147483647      is simplified to false, as x of int32 is at most that
     x == -2147483648            is simplified to false
 
-So operands and results are hidden from the simplifier by a `reinterpret` as the type they have,
-which is no instruction. LLVM gets sums, differences and products in twice the bits, which it
-narrows to the instruction for T without that assumption:
+So operands and results are hidden from the simplifier by a `reinterpret` to their own type, which
+is no instruction. LLVM gets sums, differences and products in twice the bits, which it narrows to
+the instruction for T without that assumption:
 
     reinterpret(T, x + reinterpret(T, c))       becomes       T(wide(x) + wide(c))
 
-Sums of 8 and 16 bits are left alone by both. Importing this module replaces what TVM legalizes
-operators of Relax to.
+Sums of 8 and 16 bits need none of this. Importing this module replaces TVM's legalization of these
+Relax ops.
 """
 
 from functools import partial
@@ -35,7 +35,7 @@ from autopipe.compiler.arithmetic.element_rewrites import Compute, Legalize, rew
 
 _ARITHMETIC: Final = (tirx.Add, tirx.Sub, tirx.Mul)
 _BITS: Final = {"int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
-"""Of the types whose arithmetic is assumed not to wrap."""
+"""Bits of the types whose arithmetic is assumed not to overflow."""
 _INTEGERS: Final = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _COMPARISONS: Final = (tirx.EQ, tirx.NE, tirx.GT, tirx.GE, tirx.LT, tirx.LE)
 _SAME_BITS: Final = "tirx.reinterpret"
@@ -45,7 +45,7 @@ _LEVEL: Final = 11
 
 
 def hide_wrapping(value: tirx.Add | tirx.Sub | tirx.Mul) -> Expr:
-    """Return integer arithmetic hidden from TVM's simplifier; any other as it is."""
+    """Hide integer arithmetic from TVM's simplifier; keep any other."""
     if str(value.ty) not in _BITS:
         return value
     return _hide_value(type(value)(_hide_value(value.a), _hide_value(value.b)))
@@ -54,14 +54,14 @@ def hide_wrapping(value: tirx.Add | tirx.Sub | tirx.Mul) -> Expr:
 def hide_comparison(
     comparison: tirx.EQ | tirx.NE | tirx.GT | tirx.GE | tirx.LT | tirx.LE,
 ) -> Expr:
-    """Return a comparison of integers with both sides hidden; any other as it is."""
+    """Hide both sides of an integer comparison from TVM's simplifier; keep any other."""
     if str(comparison.a.ty) not in _BITS:
         return comparison
     return type(comparison)(_hide_value(comparison.a), _hide_value(comparison.b))
 
 
 def hide_cast(cast: tirx.Cast) -> Expr:
-    """Return a cast of integers that may not fit hidden from the simplifier; any other as it is."""
+    """Hide a cast of integers that may overflow from TVM's simplifier; keep any other."""
     source, dtype = str(cast.value.ty), str(cast.ty)
     if not {source, dtype} <= _INTEGERS or np.can_cast(source, dtype):
         return cast
@@ -69,7 +69,7 @@ def hide_cast(cast: tirx.Cast) -> Expr:
 
 
 def widen_wrapping(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel whose hidden arithmetic LLVM compiles without assumptions on its range.
+    """Widen the hidden arithmetic of a kernel, so that LLVM assumes nothing about its range.
 
     A kernel of a GPU is returned as it is.
     """
@@ -106,7 +106,7 @@ def _widen_operation(call: Call) -> Expr:
 
 
 def _to_unsigned(operand: Expr, dtype: str) -> Expr:
-    """Return the bits of an operand as an unsigned integer; TVM cannot reinterpret a literal 0."""
+    """Reinterpret an operand as an unsigned integer; TVM cannot reinterpret a literal 0."""
     if _is_hidden(operand) and isinstance(operand.args[0], tirx.IntImm):
         return _hide_value(tirx.const(int(operand.args[0]) % (1 << _BITS[dtype]), dtype))
     return tirx.reinterpret(dtype, operand)

@@ -1,10 +1,10 @@
-"""Cut dynamic sizes at 0, so that TVM's code generation knows that none is negative.
+"""Bound dynamic sizes by 0, so that TVM's code generation knows that none is negative.
 
 A division that rounds down is one instruction where the divisor is not negative. Of a size that a
-kernel reads from the shape of its argument TVM knows nothing. So it writes each division with all
+kernel reads from the shape of its argument TVM knows no bound. So it writes each division with all
 combinations of signs, one division inside the other, and simplifies them again for each variable
-that they are bound to: a tile of a convolution with height and width open took half a minute, of
-which LLVM had a tenth of a second.
+that they are bound to: a tile of a convolution of dynamic height and width took half a minute, of
+which LLVM took a tenth of a second.
 
     width = shape[2]                       width_read = shape[2]
     ... row // width ...        becomes    width = max(width_read, 0)
@@ -21,20 +21,20 @@ from tvm import tirx
 
 _GETS: Final = "tirx.tvm_struct_get"
 _SHAPE, _ELEMENT, _ARGUMENT = 2, 17, 15
-"""What it gets: a tensor's shape, a number of an array, and an argument, as TVM numbers them."""
+"""Field numbers of TVM: a tensor's shape, an element of an array, and an argument."""
 
 _SIZE: Final = "int64"
 
 
 def assume_nonnegative_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel behind the packed interface that cuts the sizes it is given at 0."""
+    """Bound the sizes that a kernel with the packed interface reads from its arguments by 0."""
     shapes: list[tvm.ir.Var] = []
 
-    def seen(bind: tirx.Bind) -> None:
+    def collect_shape(bind: tirx.Bind) -> None:
         if _read_struct_field(bind.value) == _SHAPE:
             shapes.append(bind.var)
 
-    def cut(bind: tirx.Bind) -> tirx.Stmt:
+    def bound_size(bind: tirx.Bind) -> tirx.Stmt:
         kind, value = _read_struct_field(bind.value), bind.value
         if kind not in {_ELEMENT, _ARGUMENT} or str(value.ty) != _SIZE:
             return bind
@@ -44,11 +44,11 @@ def assume_nonnegative_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
         size = tirx.max(read, tirx.const(0, _SIZE))
         return tirx.SeqStmt([tirx.Bind(read, value), tirx.Bind(bind.var, size)])
 
-    tvm_ffi.structural_walk(function, (tirx.Bind, seen))
-    return tvm_ffi.structural_map(function, (tirx.Bind, cut))
+    tvm_ffi.structural_walk(function, (tirx.Bind, collect_shape))
+    return tvm_ffi.structural_map(function, (tirx.Bind, bound_size))
 
 
 def _read_struct_field(value: tvm.ir.Expr) -> int | None:
-    """Return what an expression gets from a struct, if it does."""
-    called = isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == _GETS
-    return int(value.args[2]) if called else None
+    """Return the number of the struct field that an expression reads, or None."""
+    is_field_read = isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == _GETS
+    return int(value.args[2]) if is_field_read else None

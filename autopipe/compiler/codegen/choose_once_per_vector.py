@@ -1,8 +1,8 @@
-"""Writes a choice that all elements of a vector make alike as one choice.
+"""Write a condition that has one outcome for all elements of a vector as one condition.
 
-TVM makes no vector of a loop in which an element is chosen: it writes the elements one by one. LLVM
+TVM does not vectorize a loop with a condition per element: it writes the elements one by one. LLVM
 takes seconds to find the vectors again if such a loop is unrolled, as in concatenations of many
-channels. Where the border of the choice lies between two vectors, the first element tells for all.
+channels. Where the border of the condition lies between two vectors, the first element decides.
 
 Example: the second of two tensors begins at 960, which 16 divides.
 
@@ -10,7 +10,7 @@ Example: the second of two tensors begins at 960, which 16 divides.
         for i in vectorized(16):
             y[16 * part + i] = a[...] if 16 * part + i < 960 else b[...]
 
-becomes a choice that TVM decides for each part:
+becomes a condition that TVM folds for each part:
 
             y[16 * part + i] = a[...] if 16 * part < 960 else b[...]
 """
@@ -32,19 +32,19 @@ from autopipe.compiler.loops.index_borders import (
 
 
 def choose_once_per_vector(function: PrimFunc) -> PrimFunc:
-    """Return a scheduled kernel whose vectorized loops choose as few times as they can."""
-    known = Analyzer()
-    body = tvm_ffi.structural_map(function.body, (For, lambda loop: _rewrite_loop(loop, known)))
+    """Replace conditions that are uniform over a vectorized loop by their first element's."""
+    analyzer = Analyzer()
+    body = tvm_ffi.structural_map(function.body, (For, lambda loop: _rewrite_loop(loop, analyzer)))
     return function if body.same_as(function.body) else function.with_body(body)
 
 
-def _rewrite_loop(loop: For, known: Analyzer) -> Stmt:
+def _rewrite_loop(loop: For, analyzer: Analyzer) -> Stmt:
     if loop.kind != ForKind.VECTORIZED or not is_number(loop.extent) or not _has_zero_start(loop):
         return loop
     values = _read_bindings(loop.body)
 
     def share(comparison: Expr) -> Expr:
-        return _compare_first(comparison, loop, values, known)
+        return _compare_first(comparison, loop, values, analyzer)
 
     body = tvm_ffi.structural_map(loop.body, (COMPARISONS, share))
     if body.same_as(loop.body):
@@ -59,7 +59,7 @@ def _has_zero_start(loop: For) -> bool:
 
 
 def _read_bindings(body: Stmt) -> Sequence[tuple[Var, Expr]]:
-    """Return the axes of a block that is the body of a loop, each with its value."""
+    """Return (axis, value) of each axis of a block that is the body of a loop."""
     if not isinstance(body, SBlockRealize):
         return ()
     axes = (axis.var for axis in body.block.iter_vars)
@@ -67,39 +67,39 @@ def _read_bindings(body: Stmt) -> Sequence[tuple[Var, Expr]]:
 
 
 def _compare_first(
-    comparison: Expr, loop: For, values: Sequence[tuple[Var, Expr]], known: Analyzer
+    comparison: Expr, loop: For, values: Sequence[tuple[Var, Expr]], analyzer: Analyzer
 ) -> Expr:
-    """Return the comparison of the first element if all others come out alike."""
+    """Return the comparison of the first element if it is uniform over the loop."""
     if not is_of_indices(comparison):
         return comparison
-    made = type(comparison)(
+    inlined_comparison = type(comparison)(
         *(_substitute_variables(side, values) for side in (comparison.a, comparison.b))
     )
-    linear = detect_linear_equation(build_difference(made), [loop.loop_var])
+    linear = detect_linear_equation(build_difference(inlined_comparison), [loop.loop_var])
     if len(linear) == 0 or not is_number(linear[0]) or int(linear[0]) == 0:
         return comparison
-    if not _is_uniform(int(linear[0]), linear[1], int(loop.extent), known):
+    if not _is_uniform(int(linear[0]), linear[1], int(loop.extent), analyzer):
         return comparison
     zero = IntImm(str(loop.loop_var.ty), 0)
-    return known.simplify(_substitute_variables(made, [(loop.loop_var, zero)]))
+    return analyzer.simplify(_substitute_variables(inlined_comparison, [(loop.loop_var, zero)]))
 
 
 def _substitute_variables(expr: Expr, values: Sequence[tuple[Var, Expr]]) -> Expr:
-    """Return an expression with values in the place of variables."""
+    """Substitute values for variables in an expression."""
 
     def find_value(var: Var) -> Expr:
-        return next((value for one, value in values if one.same_as(var)), var)
+        return next((value for old, value in values if old.same_as(var)), var)
 
     return tvm_ffi.structural_map(expr, (Var, find_value))
 
 
-def _is_uniform(step: int, start: Expr, count: int, known: Analyzer) -> bool:
+def _is_uniform(step: int, start: Expr, count: int, analyzer: Analyzer) -> bool:
     """Tell whether `start + step * i` has one sign for all 0 <= i < count, whatever `start` is.
 
     All starts differ by multiples of a period, so it is enough to look at the one that is nearest
     to a change of sign: of `16 * n` with a step of 1, `-16 + i` for i < 16 is negative throughout.
     """
-    residue = known.modular_set(start)
+    residue = analyzer.modular_set(start)
     period, base = int(residue.coeff), int(residue.base)
     span = abs(step) * (count - 1)
     if period == 0:  # the start is a number

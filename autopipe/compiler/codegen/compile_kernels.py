@@ -36,12 +36,12 @@ DYNAMIC: Final = "autopipe.dynamic"
 
 
 def compile_kernel(
-    scheduled: tvm.IRModule | tvm.tirx.PrimFunc, target: tvm.target.Target
+    kernels: tvm.IRModule | tvm.tirx.PrimFunc, target: tvm.target.Target
 ) -> tvm.runtime.Module:
     """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
-    module.look_through(scheduled)
-    pipeline = _choose_pipeline(scheduled)
-    library: tvm.runtime.Module = tvm.tirx.build(scheduled, target, pipeline=pipeline)
+    module.look_through(kernels)
+    pipeline = _choose_pipeline(kernels)
+    library: tvm.runtime.Module = tvm.tirx.build(kernels, target, pipeline=pipeline)
     text.look_through(library)
     return library
 
@@ -59,10 +59,10 @@ def compile_model(model: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime
     return executable
 
 
-def _choose_pipeline(scheduled: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
+def _choose_pipeline(kernels: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
     """Return the pass list for kernels: the dynamic one if a size is dynamic."""
-    alone = isinstance(scheduled, tvm.tirx.PrimFunc)
-    functions = [scheduled] if alone else scheduled.functions.values()
+    is_function = isinstance(kernels, tvm.tirx.PrimFunc)
+    functions = [kernels] if is_function else kernels.functions.values()
     return DYNAMIC if any(map(open_variables, functions)) else STATIC
 
 
@@ -71,8 +71,8 @@ def make_kernel_pipeline(
 ) -> tuple[object, Callable[[], object], object]:
     """Return TVM's passes for kernels, host code and device code, with ours before them."""
     kernels, host, device = default_s_tir_pipeline()
-    ours = [one.to_tvm() for one in KERNELS]
-    last = [one.to_tvm() for one in host_passes]
+    ours = [kernel_pass.to_tvm() for kernel_pass in KERNELS]
+    last = [host_pass.to_tvm() for host_pass in host_passes]
     sequence = tvm.transform.Sequential
     return sequence([*ours, kernels]), lambda: sequence([*last, host()]), device
 
@@ -87,10 +87,10 @@ def export_library(
 
     Raises ForeignCode, and RuntimeError if it cannot be linked.
     """
-    told: dict[str, Any] = {"options": list(options)} if options else {}
+    link_options: dict[str, Any] = {"options": list(options)} if options else {}
     if linker is not None:
-        told["cc"] = linker
-    executable.export_library(str(path), fcompile=_link_checked, **told)
+        link_options["cc"] = linker
+    executable.export_library(str(path), fcompile=_link_checked, **link_options)
 
 
 @wraps(cc.create_shared)  # TVM reads attributes of it

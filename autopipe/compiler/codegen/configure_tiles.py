@@ -1,8 +1,8 @@
-"""Configures registers of tiles (Intel's AMX) once for all blocks that a thread computes.
+"""Configure AMX tiles once for all blocks that a thread computes.
 
-Schedules configure and release the registers for each block, with all that is to be said in the
-call: 16 words. To do so takes as long as a whole block of few channels, so as the last step before
-code generation it moves out of the loop over blocks, to where each thread begins:
+Schedules configure and release the tiles for each block, by a call with 16 words. This takes as
+long as a whole block of few channels, so as the last step before code generation it is hoisted out
+of the loop over blocks, to where each thread begins:
 
     for block in parallel(56):                 in each thread:
         llvm.x86.ldtilecfg(1, 0, ...)              autopipe_tiles_5c1e()
@@ -10,9 +10,9 @@ code generation it moves out of the loop over blocks, to where each thread begin
         llvm.x86.tilerelease()                         ...
                                                    llvm.x86.tilerelease()
 
-A process that did not ask Linux for the registers is ended by SIGILL at its first tile. A package
-may be loaded by any program, so its library asks by itself: the function, in LLVM IR, does so by a
-system call the first time. Where Linux refuses, nothing is told here: the check of a package's
+A process that did not ask Linux for AMX is ended by SIGILL at its first tile. A package may be
+loaded by any program, so its library asks by itself: the function, in LLVM IR, does so by a
+system call the first time. A refusal by Linux is not reported here: the check of a package's
 features asks, too, before the library is loaded.
 
 The IR is a constant of this file but for the words. Modules that bring IR of their own are refused
@@ -30,13 +30,13 @@ from tvm.target import codegen
 from autopipe.compiler.target.cpu import ASKS
 
 CONFIGURE: Final = "llvm.x86.ldtilecfg"
-"""LLVM's name of the instruction that says how many rows and bytes each register has. Schedules
+"""LLVM's name of the instruction that sets the rows and bytes of each tile. Schedules
 call it with the words of a configuration; LLVM takes their address."""
 RELEASE: Final = "llvm.x86.tilerelease"
 
 _IMPORT: Final = "pragma_import_llvm"
 _LAUNCH: Final = "pragma_parallel_launch_point"
-"""What is in it runs in each thread; a parallel loop in it is shared among them."""
+"""Its body runs in each thread; a parallel loop in it is shared among them."""
 _CALLS: Final = "tirx.call_llvm_intrin"
 
 SYSTEM_CALL: Final = (
@@ -65,21 +65,21 @@ declare void @{configure}(ptr)
 
 
 def configure_tiles(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel that configures registers of tiles outside of its loops."""
+    """Hoist the configuration of AMX tiles out of the loops of a kernel."""
     if not _collect_settings(function.body):
         return function
     body = tvm_ffi.structural_map(function.body, (tirx.For, _configure_loop))
     for words in _collect_settings(body):
-        told = ", ".join(f"i32 {word}" for word in words)
+        operands = ", ".join(f"i32 {word}" for word in words)
         text = _BODY.format(
-            name=_name_function(words), words=told, system_call=SYSTEM_CALL, configure=CONFIGURE
+            name=_name_function(words), words=operands, system_call=SYSTEM_CALL, configure=CONFIGURE
         )
         body = tirx.AttrStmt(tirx.const(0, "int32"), _IMPORT, tvm.ir.StringImm(text), body)
     return function.with_body(tvm_ffi.structural_map(body, (tvm.ir.Call, _to_extern_call)))
 
 
 def _configure_loop(loop: tirx.For) -> tirx.Stmt:
-    """Return a loop with one configuration around it, if there is one in it.
+    """Move the configuration in a loop around it, if all of its body use the same one.
 
     Loops come innermost first, so it ends at the outermost one, or where threads begin.
     """
@@ -87,55 +87,55 @@ def _configure_loop(loop: tirx.For) -> tirx.Stmt:
     if len(settings) != 1 or _has_threads(loop.body):
         return loop
 
-    def left(one: tirx.Evaluate) -> tirx.Stmt:
-        instruction = _is_intrinsic_call(one.value, CONFIGURE) or _is_intrinsic_call(
-            one.value, RELEASE
+    def remove_setting(statement: tirx.Evaluate) -> tirx.Stmt:
+        instruction = _is_intrinsic_call(statement.value, CONFIGURE) or _is_intrinsic_call(
+            statement.value, RELEASE
         )
-        return tirx.Evaluate(tirx.const(0)) if instruction else one
+        return tirx.Evaluate(tirx.const(0)) if instruction else statement
 
     bare = tirx.For(
         loop.loop_var, loop.min, loop.extent, loop.kind,
-        tvm_ffi.structural_map(loop.body, (tirx.Evaluate, left)), loop.thread_binding,
+        tvm_ffi.structural_map(loop.body, (tirx.Evaluate, remove_setting)), loop.thread_binding,
         loop.annotations, loop.step,
     )  # fmt: skip
     first = tirx.call_llvm_intrin("void", CONFIGURE, *map(tirx.const, settings[0]))
     last = tirx.call_llvm_intrin("void", RELEASE)
-    whole = tirx.SeqStmt([tirx.Evaluate(first), bare, tirx.Evaluate(last)])
+    configured_loop = tirx.SeqStmt([tirx.Evaluate(first), bare, tirx.Evaluate(last)])
     if loop.kind != tirx.ForKind.PARALLEL:
-        return whole
-    return tirx.AttrStmt(tirx.const(0, "int32"), _LAUNCH, tirx.const(1), whole)
+        return configured_loop
+    return tirx.AttrStmt(tirx.const(0, "int32"), _LAUNCH, tirx.const(1), configured_loop)
 
 
 def _to_extern_call(call: tvm.ir.Call) -> tvm.ir.Expr:
-    """Return a configuration as a call of a function of ours."""
+    """Replace a configuration by a call of the function that this file writes for it."""
     if not _is_intrinsic_call(call, CONFIGURE):
         return call
     return tirx.call_extern("void", _name_function(_read_words(call)))
 
 
 def _collect_settings(body: tirx.Stmt) -> dict[tuple[int, ...], None]:
-    """Return the words of all configurations in a body, each once."""
-    found: dict[tuple[int, ...], None] = {}
+    """Return the words of all distinct configurations in a body."""
+    configurations: dict[tuple[int, ...], None] = {}
 
     def look(call: tvm.ir.Call) -> None:
         if _is_intrinsic_call(call, CONFIGURE):
-            found[_read_words(call)] = None
+            configurations[_read_words(call)] = None
 
     tvm_ffi.structural_walk(body, (tvm.ir.Call, look))
-    return found
+    return configurations
 
 
 def _has_threads(body: tirx.Stmt) -> bool:
-    """Tell whether threads begin within a body."""
-    found: list[bool] = []
+    """Tell whether a body contains a parallel launch point."""
+    launch_points: list[bool] = []
     tvm_ffi.structural_walk(
-        body, (tirx.AttrStmt, lambda one: found.append(str(one.attr_key) == _LAUNCH))
+        body, (tirx.AttrStmt, lambda attr: launch_points.append(str(attr.attr_key) == _LAUNCH))
     )
-    return any(found)
+    return any(launch_points)
 
 
 def _is_intrinsic_call(value: tvm.ir.Expr, name: str) -> bool:
-    """Tell whether an expression calls an instruction."""
+    """Tell whether an expression calls an LLVM intrinsic."""
     if getattr(getattr(value, "op", None), "name", "") != _CALLS:
         return False
     return int(value.args[0]) == codegen.llvm_lookup_intrinsic_id(name)
@@ -146,5 +146,5 @@ def _read_words(call: tvm.ir.Call) -> tuple[int, ...]:
 
 
 def _name_function(words: tuple[int, ...]) -> str:
-    """Return the name of the function for a configuration."""
+    """Return the name of the function that sets a configuration."""
     return f"autopipe_tiles_{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"

@@ -1,15 +1,15 @@
-"""Divides by what stays the same in a loop once: what changes is multiplied by its reciprocal.
+"""Replace division by a loop invariant by multiplication with its reciprocal.
 
-A division of vectors takes a core five times as long as a product. It is done where functions may
-round differently, and where none rounds to whole numbers: half a unit decides there. Numbers are
-divided by in no loop at all, such as the root of two in GELU, if their reciprocals have all bits.
+A division of vectors takes a core five times as long as a product. The pass rewrites functions that
+may round differently, and none that rounds to integers: half a unit decides there. Constants, such
+as the root of two in GELU, are replaced by their reciprocals everywhere if these have all bits.
 
 Example: the last step of a softmax.
 
     for step in range(64):
         y[8 * step : 8 * step + 8] = e[8 * step : 8 * step + 8] / total[0]
 
-becomes the following, and LLVM takes `1 / total[0]` out of the loop:
+becomes the following, and LLVM hoists `1 / total[0]` out of the loop:
 
     for step in range(64):
         y[8 * step : 8 * step + 8] = e[8 * step : 8 * step + 8] * (1 / total[0])
@@ -28,11 +28,11 @@ _ROUNDING: Final = frozenset({"tirx.nearbyint", "tirx.round", "tirx.floor", "tir
 _FLOAT: Final = "float32"
 
 _LEAST: Final = 2.0**-126
-"""The least divisor, and the reciprocal of the largest, whose reciprocals have all their bits."""
+"""The smallest divisor, and the reciprocal of the largest, whose reciprocals have all bits."""
 
 
 def multiply_by_reciprocals(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel, after its vectors were made, that divides by what a loop leaves alone once.
+    """Divide by loop invariants once in a kernel, after vectorization.
 
     The reciprocal of a number above 2^126 or below 2^-126 has few bits or none.
     """
@@ -43,7 +43,7 @@ def multiply_by_reciprocals(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _multiply_by_constant(division: tirx.Div) -> Expr:
-    """Return the product with the reciprocal where a number is divided by."""
+    """Multiply by the reciprocal of a constant divisor."""
     over, under = map(_strip_broadcast, (division.a, division.b))
     if str(under.ty) != _FLOAT or not isinstance(under, tirx.FloatImm) or _is_one(over):
         return division
@@ -56,39 +56,39 @@ def _multiply_by_constant(division: tirx.Div) -> Expr:
 
 
 def _has_rounding(function: tirx.PrimFunc) -> bool:
-    """Tell whether a function makes whole numbers of others, as quantization does."""
-    found: list[bool] = []
+    """Tell whether a function converts floats to integers, as quantization does."""
+    rounds: list[bool] = []
 
-    def cast(one: tirx.Cast) -> None:
-        found.append("float" in str(one.value.ty) and "float" not in str(one.ty))
+    def cast(node: tirx.Cast) -> None:
+        rounds.append("float" in str(node.value.ty) and "float" not in str(node.ty))
 
-    def call(one: Call) -> None:
-        found.append(getattr(one.op, "name", "") in _ROUNDING)
+    def call(node: Call) -> None:
+        rounds.append(getattr(node.op, "name", "") in _ROUNDING)
 
     tvm_ffi.structural_walk(function.body, [(tirx.Cast, cast), (Call, call)])
-    return any(found)
+    return any(rounds)
 
 
 def _rewrite_loop(loop: tirx.For) -> tirx.For:
-    """Return a loop whose divisors that stay the same are divided by once."""
+    """Multiply by the reciprocals of divisors that are invariant in a loop."""
     divisors: list[tirx.Div] = []
     tvm_ffi.structural_walk(loop.body, (tirx.Div, divisors.append))
     if not any(map(_can_rewrite_division, divisors)):
         return loop
-    own: list[tvm.ir.Var] = [loop.loop_var]
+    loop_variables: list[tvm.ir.Var] = [loop.loop_var]
     tvm_ffi.structural_walk(
         loop.body,
         [
-            (tirx.Bind, lambda bind: own.append(bind.var)),
-            (tirx.Let, lambda bound: own.append(bound.var)),
-            (tirx.For, lambda inner: own.append(inner.loop_var)),
-            (tirx.BufferStore, lambda store: own.append(store.buffer)),
-            (tirx.AllocBuffer, lambda made: own.append(made.buffer)),
+            (tirx.Bind, lambda bind: loop_variables.append(bind.var)),
+            (tirx.Let, lambda let: loop_variables.append(let.var)),
+            (tirx.For, lambda inner: loop_variables.append(inner.loop_var)),
+            (tirx.BufferStore, lambda store: loop_variables.append(store.buffer)),
+            (tirx.AllocBuffer, lambda allocation: loop_variables.append(allocation.buffer)),
         ],
     )
 
     def product(division: tirx.Div) -> Expr:
-        if not _can_rewrite_division(division) or _has_variable(division.b, own):
+        if not _can_rewrite_division(division) or _has_variable(division.b, loop_variables):
             return division
         return division.a * (tirx.div(tirx.const(1, division.b.ty), division.b))
 
@@ -100,7 +100,7 @@ def _rewrite_loop(loop: tirx.For) -> tirx.For:
 
 
 def _can_rewrite_division(division: tirx.Div) -> bool:
-    """Tell whether a division is one of floats, by no constant and not of 1."""
+    """Tell whether a division is of floats, its divisor no constant and its dividend not 1."""
     over, under = map(_strip_broadcast, (division.a, division.b))
     return str(under.ty) == _FLOAT and not _is_one(over) and not isinstance(under, tirx.FloatImm)
 
@@ -110,15 +110,15 @@ def _is_one(value: Expr) -> bool:
 
 
 def _strip_broadcast(value: Expr) -> Expr:
-    """Return what all elements of a vector are, if it is made of one number."""
+    """Return the scalar that a vector broadcasts, or the value itself."""
     return value.value if isinstance(value, tirx.Broadcast) else value
 
 
 def _has_variable(value: Expr, names: list[tvm.ir.Var]) -> bool:
-    """Tell whether an expression uses one of some variables, or loads from one of these buffers."""
-    used: list[tvm.ir.Var] = []
+    """Tell whether an expression reads one of some variables or loads from one of some buffers."""
+    variables: list[tvm.ir.Var] = []
     tvm_ffi.structural_walk(
         value,
-        [(tvm.ir.Var, used.append), (TensorLoad, lambda load: used.append(load.source))],
+        [(tvm.ir.Var, variables.append), (TensorLoad, lambda load: variables.append(load.source))],
     )
-    return any(one.same_as(name) for one in used for name in names)
+    return any(variable.same_as(name) for variable in variables for name in names)

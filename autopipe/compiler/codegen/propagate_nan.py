@@ -1,14 +1,14 @@
-"""Has minima and maxima of floats return NaN where one of their operands is NaN.
+"""Make minima and maxima of floats return NaN where one of their operands is NaN.
 
-TVM's `max(a, b)` is `b` wherever `a > b` does not hold, so a NaN is lost as `a` and kept as `b`.
-That is what one instruction of a processor does, too. So a bound costs nothing, with its operands
+TVM's `max(a, b)` is `b` wherever `a > b` is false, so a NaN is lost as `a` and kept as `b`.
+One instruction of a processor does the same. So a bound costs nothing, with its operands
 in the other order, and two values that may both be NaN cost a comparison and a selection more:
 
     max(x, 0)            becomes    select(0 > x, 0, x)
     max(most, x)         becomes    select(x == x, select(x > most, x, most), x)
 
-It is done as late as can be, so that all that looks for minima and maxima before finds them. What
-indices are computed from is left alone: a NaN there is no place in a tensor, a bound is one.
+The pass runs as late as possible, so that earlier passes find minima and maxima. Operands of index
+arithmetic stay as they are: a NaN there is no place in a tensor, a bound is one.
 """
 
 from collections import defaultdict
@@ -27,15 +27,15 @@ _FLOATS: Final = ("float16", "float32", "float64")
 
 
 def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel, after its vectors were made, whose minima and maxima propagate NaN."""
+    """Rewrite minima and maxima of a vectorized kernel so that they propagate NaN."""
     choices: list[Expr] = []
     tvm_ffi.structural_walk(function.body, [(kind, choices.append) for kind in _CHOICES])
     if not any(map(_is_float, choices)):
         return function
-    kept = _find_index_extrema(function) if _has_integers_of_floats(function) else []
+    index_extrema = _find_index_extrema(function) if _has_integers_of_floats(function) else []
 
     def propagated(choice: Expr) -> Expr:
-        if not _is_float(choice) or any(map(choice.same_as, kept)):
+        if not _is_float(choice) or any(map(choice.same_as, index_extrema)):
             return choice
         return _rewrite_extremum(choice)
 
@@ -51,15 +51,15 @@ def _rewrite_extremum(choice: Expr) -> Expr:
     def bounded(value: Expr) -> Expr:
         return tirx.Select(is_first(choice.b, value), choice.b, value)
 
-    def chosen(one: Expr, other: Expr) -> Expr:
-        first = tirx.Select(is_first(other, one), other, one)
-        return tirx.Select(tirx.EQ(other, other), first, other)  # `!=` of TVM is false for NaN
+    def chosen(left: Expr, right: Expr) -> Expr:
+        first = tirx.Select(is_first(right, left), right, left)
+        return tirx.Select(tirx.EQ(right, right), first, right)  # `!=` of TVM is false for NaN
 
     if _is_number(choice.b):
         return build_let(choice.a, bounded)
     # The second operand is compared with itself: the first one is mostly an accumulator, and a
     # chain of dependent instructions does not get longer.
-    return build_let(choice.a, lambda one: build_let(choice.b, lambda other: chosen(one, other)))
+    return build_let(choice.a, lambda left: build_let(choice.b, lambda right: chosen(left, right)))
 
 
 def _is_float(value: Expr) -> bool:
@@ -67,25 +67,25 @@ def _is_float(value: Expr) -> bool:
 
 
 def _is_number(value: Expr) -> bool:
-    """Return whether a value is a constant other than NaN."""
+    """Tell whether a value is a constant other than NaN."""
     value = value.value if isinstance(value, tirx.Broadcast) else value
     return isinstance(value, tirx.FloatImm) and value.value == value.value
 
 
 def _has_integers_of_floats(function: tirx.PrimFunc) -> bool:
-    found: list[bool] = []
+    conversions: list[bool] = []
 
-    def converted(given: Expr, result: Expr) -> None:
-        found.append("float" in str(given.ty) and "float" not in str(result.ty))
+    def converted(operand: Expr, result: Expr) -> None:
+        conversions.append("float" in str(operand.ty) and "float" not in str(result.ty))
 
-    def call(one: Call) -> None:
-        if getattr(one.op, "name", "") == "tirx.reinterpret":
-            converted(one.args[0], one)
+    def call(node: Call) -> None:
+        if getattr(node.op, "name", "") == "tirx.reinterpret":
+            converted(node.args[0], node)
 
     tvm_ffi.structural_walk(
-        function.body, [(tirx.Cast, lambda one: converted(one.value, one)), (Call, call)]
+        function.body, [(tirx.Cast, lambda cast: converted(cast.value, cast)), (Call, call)]
     )
-    return any(found)
+    return any(conversions)
 
 
 def _find_index_extrema(function: tirx.PrimFunc) -> list[Expr]:
@@ -93,27 +93,27 @@ def _find_index_extrema(function: tirx.PrimFunc) -> list[Expr]:
     values: dict[tvm.ir.Var, list[Expr]] = defaultdict(list)  # of each variable and buffer
     waiting: list[Expr] = []
 
-    def bound(one: tirx.Bind | tirx.Let) -> None:
-        values[one.var].append(one.value)
+    def bound(binding: tirx.Bind | tirx.Let) -> None:
+        values[binding.var].append(binding.value)
 
-    def store(one: tirx.BufferStore) -> None:
-        values[one.buffer].append(one.value)
-        waiting.extend(one.indices)
-        if "float" not in str(one.value.ty):
-            waiting.append(one.value)
+    def store(node: tirx.BufferStore) -> None:
+        values[node.buffer].append(node.value)
+        waiting.extend(node.indices)
+        if "float" not in str(node.value.ty):
+            waiting.append(node.value)
 
     tvm_ffi.structural_walk(function.body, [
         (tirx.Bind, bound),
         (tirx.Let, bound),
         (tirx.BufferStore, store),
-        (TensorLoad, lambda one: waiting.extend(one.indices)),
-        (tirx.For, lambda one: waiting.append(one.extent)),
+        (TensorLoad, lambda load: waiting.extend(load.indices)),
+        (tirx.For, lambda loop: waiting.append(loop.extent)),
     ])  # fmt: skip
-    found: list[Expr] = []
+    extrema: list[Expr] = []
     visits = [
-        *((kind, found.append) for kind in _CHOICES),
+        *((kind, extrema.append) for kind in _CHOICES),
         (tvm.ir.Var, lambda var: waiting.extend(values.pop(var, ()))),
     ]
     while waiting:
         tvm_ffi.structural_walk(waiting.pop(), visits)
-    return found
+    return extrema

@@ -1,17 +1,16 @@
-"""Writes out what bfloat16 means in a kernel: where a number is rounded to it, it is rounded.
+"""Lower casts to bfloat16 in a kernel to integer arithmetic, so that they do round.
 
-TVM computes with bfloat16 in float32. It keeps buffers of a kernel's own in float32 as well, and
-drops casts on the way to them: what a kernel rounds between two of its blocks, it does not round.
-Here a cast becomes arithmetic on bits, to the nearest number and to an even one between two, and
-such buffers hold the bits:
+TVM computes with bfloat16 in float32. It stores internal buffers of a kernel in float32, too, and
+drops casts on the way to them, so that values between two blocks are not rounded. Here a cast
+becomes arithmetic on bits (round to nearest, ties to even), and such buffers hold the bits:
 
     rounded = alloc_buffer([64], "bfloat16")       rounded = alloc_buffer([64], "uint16")
     rounded[i] = bfloat16(x[i])                    b = reinterpret(uint32, x[i])
                                                    rounded[i] = (b + 0x7FFF + (b >> 16 & 1)) >> 16
     y[i] = float32(rounded[i]) * w            ->   y[i] = float32(as_bfloat16(rounded[i])) * w
 
-Parameters keep their dtype. What is no number stays so, if it has no more bits set than processors
-and numpy set.
+Parameters keep their dtype. NaN stays NaN, if it has no more bits set than processors and numpy
+set.
 """
 
 from typing import Final
@@ -34,11 +33,11 @@ _REINTERPRET: Final = "tirx.reinterpret"
 
 
 def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel that rounds to bfloat16 wherever it says so."""
-    held = _pair_local_buffers(function)
+    """Round at each cast to bfloat16 of a kernel, and store its bfloat16 buffers as bits."""
+    bit_buffers = _pair_local_buffers(function)
 
     def renamed(var: tvm.ir.Var) -> tvm.ir.Var:
-        return next((bits for known, bits in held if known.same_as(var)), var)
+        return next((bits for buffer, bits in bit_buffers if buffer.same_as(var)), var)
 
     def loaded(load: TensorLoad) -> tvm.ir.Expr:
         if str(load.source.ty.dtype) != _BITS or not _is_short(load):
@@ -51,19 +50,19 @@ def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
             return store
         return tirx.BufferStore(store.buffer, _to_bits(store.value), store.indices)
 
-    rounded = tvm_ffi.structural_map(function, (tirx.Cast, _expand_cast))
+    rounded_function = tvm_ffi.structural_map(function, (tirx.Cast, _expand_cast))
     return tvm_ffi.structural_map(
-        rounded, [(tvm.ir.Var, renamed), (TensorLoad, loaded), (tirx.BufferStore, stored)]
+        rounded_function, [(tvm.ir.Var, renamed), (TensorLoad, loaded), (tirx.BufferStore, stored)]
     )
 
 
 def _pair_local_buffers(function: tirx.PrimFunc) -> list[tuple[tvm.ir.Var, tvm.ir.Var]]:
-    """Return the buffers of bfloat16 that are no parameters, each with one for its bits."""
-    held: list[tuple[tvm.ir.Var, tvm.ir.Var]] = []
+    """Return (bfloat16 buffer, uint16 buffer for its bits) of each buffer that is no parameter."""
+    bit_buffers: list[tuple[tvm.ir.Var, tvm.ir.Var]] = []
 
     def add(buffer: tvm.ir.Var) -> None:
         if str(buffer.ty.dtype) == _SHORT:
-            held.append((buffer, _make_bit_buffer(buffer)))
+            bit_buffers.append((buffer, _make_bit_buffer(buffer)))
 
     def look(block: SBlock) -> None:
         for buffer in block.alloc_buffers:
@@ -71,16 +70,16 @@ def _pair_local_buffers(function: tirx.PrimFunc) -> list[tuple[tvm.ir.Var, tvm.i
 
     def look_at_parts(block: SBlock) -> None:
         for part in block.match_buffers:
-            if any(known.same_as(part.source.source) for known, _ in held):
+            if any(buffer.same_as(part.source.source) for buffer, _ in bit_buffers):
                 add(part.buffer)
 
     tvm_ffi.structural_walk(function, (SBlock, look))
     tvm_ffi.structural_walk(function, (SBlock, look_at_parts))
-    return held
+    return bit_buffers
 
 
 def _make_bit_buffer(buffer: tvm.ir.Var) -> tvm.ir.Var:
-    """Return a buffer like this one for the bits of its numbers."""
+    """Return a uint16 buffer of the same layout for the bits of a bfloat16 buffer."""
     kind = buffer.ty
     return tirx.decl_buffer(
         kind.shape, _BITS, buffer.name, strides=kind.strides, elem_offset=kind.elem_offset,
@@ -89,12 +88,12 @@ def _make_bit_buffer(buffer: tvm.ir.Var) -> tvm.ir.Var:
 
 
 def _to_bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
-    """Return the bits of a bfloat16; TVM would compute an expression of such in float32."""
+    """Return the bits of a bfloat16 value; TVM would compute its arithmetic in float32."""
     name = getattr(getattr(value, "op", None), "name", "")
     kind = _match_lanes(_BITS, value)
     if name == _CHOICE:
-        condition, one, other = value.args
-        return tirx.if_then_else(condition, _to_bits(one), _to_bits(other))
+        condition, on_true, on_false = value.args
+        return tirx.if_then_else(condition, _to_bits(on_true), _to_bits(on_false))
     if name == _REINTERPRET and str(value.args[0].ty) == kind:
         return value.args[0]
     if isinstance(value, tirx.FloatImm) and float(value.value) == 0:
@@ -105,7 +104,7 @@ def _to_bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
 
 
 def _expand_cast(cast: tirx.Cast) -> tvm.ir.Expr:
-    """Return the nearest bfloat16 to a float32."""
+    """Expand a cast of float32 to the nearest bfloat16."""
     if not _is_short(cast) or not str(cast.value.ty).startswith(_WIDE):
         return cast
     return tirx.reinterpret(_match_lanes(_SHORT, cast), _round_to_bits(cast.value))
@@ -130,13 +129,13 @@ def _round_to_bits(value: tvm.ir.Expr) -> tvm.ir.Expr:
 
 def _has_bfloat16_math(value: tvm.ir.Expr) -> bool:
     """Tell whether an expression computes with bfloat16. TVM does not widen operands of a let."""
-    found: list[object] = []
+    operations: list[object] = []
 
     def look(node: tvm.ir.Expr) -> None:
-        found.extend([node] if _is_short(node) else [])
+        operations.extend([node] if _is_short(node) else [])
 
     tvm_ffi.structural_walk(value, [(kind, look) for kind in _ARITHMETIC])
-    return bool(found)
+    return bool(operations)
 
 
 def _is_short(value: tvm.ir.Expr) -> bool:

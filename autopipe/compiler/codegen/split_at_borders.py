@@ -15,8 +15,8 @@ Example: the largest of each three neighbours, of [512].
         y[i] = max(x[i - 1], x[i], x[i + 1])
     for i in range(511, 512): ...
 
-It is done after TVM has made vectors and unrolled loops, and for loops that are long enough to have
-vectors. Iterations and their order stay the same, so all numbers do.
+The pass runs after TVM has vectorized and unrolled loops, on loops that are long enough to have
+vectors. Iterations and their order stay the same, so all results do.
 """
 
 from typing import Any, Final
@@ -38,56 +38,61 @@ _LEAST: Final = 16
 """Fewest iterations between borders: shorter loops have few vectors."""
 
 _ROUNDS: Final = 4
-"""Most choices that are inside of each other, as in an index that is reflected at both ends."""
+"""Deepest nesting of choices, as in an index that is reflected at both ends."""
 
 _DEPTH: Final = 2
-"""How often what is outside of borders is split again, such as the other half of a circle."""
+"""How often iterations outside of the borders are split again."""
 
 _MOST_CHOICES: Final = 400
 """Most choices in a loop that is copied: more of them make the code large."""
 
 
 def split_at_borders(function: PrimFunc) -> PrimFunc:
-    """Return a function whose long loops without vectors are split where choices change."""
+    """Split the long loops of a function that TVM did not vectorize where choices change."""
     if not has_choices(function.body):
         return function
-    known = Ranges.of(function)
-    body = tvm_ffi.structural_map(function.body, (For, lambda one: _split_loop(one, known, _DEPTH)))
+    ranges = Ranges.of(function)
+    body = tvm_ffi.structural_map(
+        function.body, (For, lambda loop: _split_loop(loop, ranges, _DEPTH))
+    )
     return function if body.same_as(function.body) else function.with_body(body)
 
 
 def _split_loop(loop: For, ranges: Ranges, depth: int) -> Stmt:
-    """Return a loop, or loops in its place."""
+    """Split a loop at the borders of its choices if enough iterations lie between them."""
     if not _can_vectorize(loop):
         return loop
-    known = ranges.known
-    whole = Iterations(loop.min, known.simplify(loop.min + loop.extent), loop.body)
-    between = whole
+    analyzer = ranges.known
+    whole_range = Iterations(loop.min, analyzer.simplify(loop.min + loop.extent), loop.body)
+    between = whole_range
     for _ in range(_ROUNDS):
         choices = find_choices(loop.loop_var, between, ranges)
         if not choices or len(choices) > _MOST_CHOICES:
             break
         between = between.decided(choices)
-    if between.body.same_as(loop.body) or between.most(known) < _LEAST:
+    if between.body.same_as(loop.body) or between.most(analyzer) < _LEAST:
         return loop
-    first = known.simplify(tirx.min(between.first, whole.end))
-    end = known.simplify(tirx.max(between.end, first))
-    outside = [Iterations(whole.first, first, loop.body), Iterations(end, whole.end, loop.body)]
+    first = analyzer.simplify(tirx.min(between.first, whole_range.end))
+    end = analyzer.simplify(tirx.max(between.end, first))
+    outside = [
+        Iterations(whole_range.first, first, loop.body),
+        Iterations(end, whole_range.end, loop.body),
+    ]
     before, after = (
-        _split_loop(part.loop(loop, known), ranges, depth - 1)
-        if depth and part.most(known) >= _LEAST
-        else part.loop(loop, known)
+        _split_loop(part.loop(loop, analyzer), ranges, depth - 1)
+        if depth and part.most(analyzer) >= _LEAST
+        else part.loop(loop, analyzer)
         for part in outside
     )
-    middle = Iterations(first, end, between.body).loop(loop, known)
-    done = [one for one in (before, middle, after) if not _is_empty(one)]
-    if not done:
+    middle = Iterations(first, end, between.body).loop(loop, analyzer)
+    parts = [part for part in (before, middle, after) if not _is_empty(part)]
+    if not parts:
         return Evaluate(0)
-    return tirx.stmt_seq(*map(copy_loop_nest, done))
+    return tirx.stmt_seq(*map(copy_loop_nest, parts))
 
 
 def _can_vectorize(loop: For) -> bool:
-    """Tell whether a loop is long, and vectors are left to LLVM: loops in it are short."""
+    """Tell whether a loop is long and left to LLVM to vectorize: loops in it are short."""
     if loop.kind != ForKind.SERIAL or loop.step is not None or _is_short(loop):
         return False
     inner: list[For] = []
@@ -95,7 +100,7 @@ def _can_vectorize(loop: For) -> bool:
     tvm_ffi.structural_walk(
         loop.body, [(For, inner.append), ((tirx.Ramp, tirx.Broadcast), vectors.append)]
     )
-    return not vectors and all(one.kind != ForKind.PARALLEL and _is_short(one) for one in inner)
+    return not vectors and all(nest.kind != ForKind.PARALLEL and _is_short(nest) for nest in inner)
 
 
 def _is_short(loop: For) -> bool:

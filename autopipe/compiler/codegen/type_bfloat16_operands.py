@@ -1,9 +1,9 @@
-"""Gives dot products of bfloat16 the operands that LLVM wants, once TVM is done with bfloat16.
+"""Pass bfloat16 operands to the dot products of AVX512-BF16, as LLVM declares them.
 
 TVM computes with bfloat16 in float32, and its code generation has no such type: nothing in TIR can
-call `vdpbf16ps` as LLVM declares it. So schedules hand over the bits, a pair of numbers in each
-int32, and as the last step before code generation each such call goes to a function in LLVM IR that
-takes them for what they are. TVM links that in, and LLVM puts its body in the place of the call:
+call `vdpbf16ps` as LLVM declares it. So schedules pass the bits, a pair of numbers in each int32,
+and as the last step before code generation each such call becomes one of a function in LLVM IR that
+casts them to bfloat16. TVM links that in, and LLVM inlines it:
 
     llvm.x86.avx512bf16.dpbf16ps.512(sums, row, weights)    # row, weights: int32x16
     autopipe_dpbf16ps_512(sums, row, weights)               # vdpbf16ps zmm, zmm, zmm
@@ -23,7 +23,7 @@ DOT_PRODUCTS: Final = {f"llvm.x86.avx512bf16.dpbf16ps.{bits}": bits for bits in 
 of their registers in bits."""
 
 PRODUCTS: Final = "avx512bf16"
-"""LLVM's name of the feature with which a processor has them."""
+"""LLVM's name of the processor feature that provides them."""
 
 _IMPORT: Final = "pragma_import_llvm"
 _CALLS: Final = "tirx.call_llvm_pure_intrin"
@@ -43,27 +43,27 @@ declare <{lanes} x float> @llvm.x86.avx512bf16.dpbf16ps.{bits}(
 
 
 def type_bfloat16_operands(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel whose dot products of bfloat16 take bfloat16."""
+    """Replace the bfloat16 dot products of a kernel by calls of LLVM functions that type them."""
     numbers = {codegen.llvm_lookup_intrinsic_id(name): bits for name, bits in DOT_PRODUCTS.items()}
-    met = dict[int, None]()
+    register_bits = dict[int, None]()
 
     def changed(call: tvm.ir.Call) -> tvm.ir.Expr:
         bits = _find_dot_bits(call, numbers)
         if bits is None:
             return call
-        met[bits] = None
+        register_bits[bits] = None
         return tirx.call_extern(call.ty, f"autopipe_dpbf16ps_{bits}", *call.args[1:])
 
-    mapped = tvm_ffi.structural_map(function, (tvm.ir.Call, changed))
-    body = mapped.body
-    for bits in sorted(met):
+    typed_function = tvm_ffi.structural_map(function, (tvm.ir.Call, changed))
+    body = typed_function.body
+    for bits in sorted(register_bits):
         text = _BODY.format(bits=bits, lanes=bits // 32, halves=bits // 16)
         body = tirx.AttrStmt(tirx.const(0, "int32"), _IMPORT, tvm.ir.StringImm(text), body)
-    return mapped.with_body(body) if met else mapped
+    return typed_function.with_body(body) if register_bits else typed_function
 
 
 def _find_dot_bits(call: tvm.ir.Call, numbers: dict[int, int]) -> int | None:
-    """Return the bits of the dot product that an expression calls, if it does."""
+    """Return the register size, in bits, of the dot product that an expression calls, or None."""
     if getattr(call.op, "name", "") != _CALLS:
         return None
     return numbers.get(int(call.args[0]))

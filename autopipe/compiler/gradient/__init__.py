@@ -1,1 +1,1 @@
-"""Gradients: of TE computes by reverse accumulation, and of Relax functions with what TVM lacks."""
+"""Gradients of tensor expressions by reverse accumulation, and of Relax functions."""

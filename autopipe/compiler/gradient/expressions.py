@@ -1,7 +1,7 @@
-"""Expressions of TE computes: what they read, and the same with other variables.
+"""Visit and rewrite the expression of one TE compute op: reads, operands, substitution.
 
 TVM's own visitors follow a read into the tensor that is read, and from there through the whole
-compute. These stay in one expression.
+graph. These stay in one expression.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ def find_read_tensor(expr: Expr) -> te.Tensor | None:
 
 
 def name_of(call: Call) -> str:
-    """Return what is called, such as `tirx.exp`."""
+    """Return the name of the op or function that is called, such as `tirx.exp`."""
     return str(call.op.name) if isinstance(call.op, Op) else str(call.op)
 
 
@@ -43,7 +43,7 @@ def is_float(expr: Expr) -> bool:
 
 
 def list_operands(expr: Expr) -> list[Expr]:
-    """Return what an expression is made of; of a read its indices. Raises ModelError."""
+    """List the operands of an expression, for a read its indices. Raises ModelError."""
     if isinstance(expr, _BINARY):
         return [expr.a, expr.b]
     if isinstance(expr, Call):
@@ -60,14 +60,14 @@ def list_operands(expr: Expr) -> list[Expr]:
 
 
 def walk_expression(expr: Expr) -> Iterator[Expr]:
-    """Yield an expression and all that it is made of."""
+    """Yield an expression and all of its subexpressions, in pre-order."""
     yield expr
     for part in list_operands(expr):
         yield from walk_expression(part)
 
 
 def has_reads(expr: Expr) -> bool:
-    """Tell whether an element is read somewhere in an expression."""
+    """Tell whether an expression reads an element of a tensor."""
     return any(find_read_tensor(part) is not None for part in walk_expression(expr))
 
 
@@ -77,13 +77,13 @@ def has_variable(expr: Expr, var: Var) -> bool:
 
 
 def rewrite_expression(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Return an expression in which `change` has replaced parts; None leaves one as it is.
+    """Replace subexpressions by the result of `change`; None leaves one as it is.
 
-    `change` is asked of the whole first; what it replaces is not looked into.
+    `change` sees the whole expression first; replacements are not visited.
     """
-    other = change(expr)
-    if other is not None:
-        return other
+    replacement = change(expr)
+    if replacement is not None:
+        return replacement
     inner = [rewrite_expression(part, change) for part in list_operands(expr)]
     if isinstance(expr, _BINARY):
         return type(expr)(*inner)
@@ -97,7 +97,7 @@ def rewrite_expression(expr: Expr, change: Callable[[Expr], Expr | None]) -> Exp
 
 
 def substitute_variables(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """Return an expression with other values of its variables, each of the variable's type."""
+    """Substitute values for variables, cast to the type of each variable."""
 
     def value(part: Expr) -> Expr | None:
         if not isinstance(part, Var) or part not in values:
@@ -108,5 +108,5 @@ def substitute_variables(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 
 def cast_to(expr: Expr, dtype: str) -> Expr:
-    """Return an expression as a number of a type."""
+    """Cast an expression to a type, if it has another one."""
     return expr if read_dtype(expr) == dtype else tirx.Cast(dtype, expr)

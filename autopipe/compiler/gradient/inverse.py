@@ -1,13 +1,13 @@
-"""Which iterations of a loop nest read an element: an access `A[f(i, k)]` is solved for i and k.
+"""Solve an access `A[f(i, k)]` for the iterations (i, k) of a loop nest that read an element.
 
 Say `out[i]` sums `x[2*i + k] * w[k]` over k < 3, with i < 4. Element x[a] is read where
 2*i + k = a. That is solved for i, the longer loop: i = (a - k) // 2, k stays a loop, and two guards
 remain: 2*i + k == a, since a - k may be odd, and 0 <= i < 4.
 
 Indices that map loops one to one, such as those of a reshape, are inverted as a whole by TVM
-(`inverse_affine_iter_map`), whose answer is proven by substitution. What is left is solved
-dimension by dimension: sums of loops times numbers, and remainders of such sums. Where an index is
-neither, all loops in it go on and a guard compares.
+(`inverse_affine_iter_map`), and the inverse is verified by substitution. Other dimensions are
+solved one by one: sums of loops times numbers, and remainders of such sums. Where an index is
+neither, all of its loops stay free and a guard compares.
 """
 
 import math
@@ -35,7 +35,7 @@ _FAR: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of a compute."""
+    """An axis of a compute op with constant bounds."""
 
     var: Var
     first: int
@@ -43,7 +43,7 @@ class Loop:
 
     @classmethod
     def of(cls, axis: tirx.IterVar) -> "Loop":
-        """Return the loop of an axis. Raises ModelError if its length is no number."""
+        """Return the loop of an axis. Raises ModelError if its extent is dynamic."""
         first, count = axis.dom.min, axis.dom.extent
         if not isinstance(first, tirx.IntImm) or not isinstance(count, tirx.IntImm):
             raise ModelError("a gradient needs sizes that are numbers")
@@ -51,7 +51,7 @@ class Loop:
 
     @property
     def range(self) -> ir.Range:
-        """What it goes along."""
+        """The range as TVM's type."""
         dtype = read_dtype(self.var)
         first, count = (tirx.const(value, dtype) for value in (self.first, self.count))
         return ir.Range.from_min_extent(first, count)
@@ -59,12 +59,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A loop that was solved for with step 1: `i = place` inside of the loop's bounds."""
+    """A loop solved for with step 1: `i = place` within the loop's bounds."""
 
     loop: Loop
     low: int
     high: int
-    """What `place` reaches, both included."""
+    """Bounds of `place`, both inclusive."""
 
 
 @dataclass(slots=True)
@@ -72,27 +72,27 @@ class Solution:
     """The iterations that read one element."""
 
     values: dict[Var, Expr] = field(default_factory=dict)
-    """Each loop that was solved for, by the element's place and the loops that are free."""
+    """The value of each solved loop, in terms of the element's place and the free loops."""
     free: list[Loop] = field(default_factory=list)
-    """Loops that go on: each of their iterations reads the element, as far as guards say."""
+    """Loops without a solution: each of their iterations reads the element if the guards hold."""
     guards: list[Expr] = field(default_factory=list)
-    """What has to hold besides."""
+    """Further conditions of a read."""
     shifts: list[Shift] = field(default_factory=list)
-    """Loops whose bounds are no guards yet: who reads beyond them has to find zeros there."""
+    """Loops whose bounds are no guards: reads beyond them must return zeros."""
 
 
 def solve_indices(
     indices: Sequence[Expr], loops: Sequence[Loop], place: Sequence[Loop], shiftable: Sequence[Var]
 ) -> Solution:
-    """Return which iterations read the element at `place`.
+    """Solve for the iterations that read the element at `place`.
 
-    Bounds of the `shiftable` loops may stay open. Where an index is no sum of loops times numbers,
-    as one that comes from data, all loops in it go on and a guard compares: right, and slow.
+    Bounds of the `shiftable` loops may stay unchecked. Where an index is not affine, such as one
+    that comes from data, all of its loops stay free and a guard compares: correct but slow.
     """
-    found = _Solver(list(indices), list(loops), list(place))
-    found.solve_bijective()
-    found.solve_remaining()
-    return found.solution(shiftable)
+    solver = _Solver(list(indices), list(loops), list(place))
+    solver.solve_bijective()
+    solver.solve_remaining()
+    return solver.solution(shiftable)
 
 
 class _Solver:
@@ -106,46 +106,44 @@ class _Solver:
         self._single: set[Var] = set()
         self._turns: list[Loop] = []
         self._inside: set[Var] = set()
-        """Loops whose values are inside of their bounds by the way they were solved."""
+        """Loops whose solved values are within their bounds by construction."""
         self._exact: set[int] = set()
-        """Dimensions whose equation holds by the way it was solved."""
+        """Dimensions whose equation holds by construction."""
         self._analyzer = Analyzer()
         for loop in (*loops, *place):
             self._analyzer.bind(loop.var, loop.range)
 
     def solve_bijective(self) -> None:
-        """Solve the dimensions whose loops are in no other and are mapped one to one."""
+        """Solve groups of dimensions that map their loops one to one."""
         for group in self._group_dimensions():
-            used = self._list_used_loops([self._indices[at] for at in group])
-            if not used:
+            loop_variables = self._list_used_loops([self._indices[at] for at in group])
+            if not loop_variables:
                 continue
-            iters = {var: self._loops[var].range for var in used}
+            iters = {var: self._loops[var].range for var in loop_variables}
             indices = [self._indices[at] for at in group]
             if any(map(has_reads, indices)):
                 continue
             try:
-                found = detect_iter_map(indices, iters, check_level="bijective")
-                if not len(found.indices):
+                iter_map = detect_iter_map(indices, iters, check_level="bijective")
+                if not len(iter_map.indices):
                     continue
                 places: list[Any] = [self._place[at].var for at in group]
-                inverse = dict(inverse_affine_iter_map(found.indices, places).items())
+                inverse = dict(inverse_affine_iter_map(iter_map.indices, places).items())
             except InternalError:  # strides and windows are no such maps
                 continue
             if self._is_inverse(inverse, dict(zip(places, indices, strict=True))):
                 self._values.update(inverse)
 
     def _is_inverse(self, inverse: Mapping[Var, Expr], indices: Mapping[Var, Expr]) -> bool:
-        """Prove by substitution that an inverse leads from each element to who reads it.
+        """Prove by substitution that an inverse maps each element to the iteration that reads it.
 
-        TVM's is wrong where an index wraps: of `(i + 1) % 8` it is `i = a`.
+        TVM's inverse is wrong where an index wraps: for `(i + 1) % 8` it is `i = a`.
         """
-        there_and_back = {
-            var: substitute_variables(value, indices) for var, value in inverse.items()
-        }
-        return all(self._analyzer.can_prove_equal(e, var) for var, e in there_and_back.items())
+        composition = {var: substitute_variables(value, indices) for var, value in inverse.items()}
+        return all(self._analyzer.can_prove_equal(e, var) for var, e in composition.items())
 
     def solve_remaining(self) -> None:
-        """Solve each other dimension for the longest loop in it that is not solved yet."""
+        """Solve each other dimension for its longest unsolved loop."""
         for at, index in enumerate(self._indices):
             left = substitute_variables(index, self._values)
             period = _read_modulus(left)
@@ -160,18 +158,18 @@ class _Solver:
                     self._solve_loop(var, at, left, steps[var])
 
     def _solve_loop(self, var: Var, at: int, index: Expr, step: int) -> None:
-        """Solve `index` = place for a loop that it has `step` times."""
+        """Solve `index` = place for a loop with the coefficient `step`."""
         rest = substitute_variables(index, {var: tirx.const(0, read_dtype(var))})
-        here = self._place_as(at, rest)
-        way = here - rest if step > 0 else rest - here
+        position = self._place_as(at, rest)
+        way = position - rest if step > 0 else rest - position
         if abs(step) == 1:
             self._single.add(var)
         self._bind_value(var, tirx.floordiv(way, abs(step)))
 
     def _take_circular(self, var: Var, at: int, index: Expr, terms: tuple[int, int]) -> None:
-        """Solve `index % period` = place for a loop that the index has `step` times.
+        """Solve `index % period` = place for a loop with the coefficient `step`.
 
-        Of `(i + 1) % 8` for i < 24 that is i = (a - 1) % 8 + 8 * turn, with turn < 3.
+        For `(i + 1) % 8` with i < 24 that is i = (a - 1) % 8 + 8 * turn, with turn < 3.
         """
         (step, period), loop = terms, self._loops[var]
         rest = substitute_variables(index, {var: tirx.const(0, read_dtype(var))})
@@ -202,10 +200,10 @@ class _Solver:
         self._values[var] = value
 
     def solution(self, shiftable: Sequence[Var]) -> Solution:
-        """Return what is known, with the guards that do not hold anyway."""
+        """Build the solution, with the guards that cannot be proven."""
         free = [loop for var, loop in self._loops.items() if var not in self._values]
-        found = Solution(dict(self._values), [*free, *self._turns])
-        for var, value in found.values.items():
+        solution = Solution(dict(self._values), [*free, *self._turns])
+        for var, value in solution.values.items():
             loop = self._loops[var]
             if var in self._inside:
                 continue
@@ -213,27 +211,29 @@ class _Solver:
             if can_shift and any(var.same_as(each) for each in shiftable):
                 shift = self._find_shift(loop, value)
                 if shift is not None:
-                    found.shifts.append(shift)
+                    solution.shifts.append(shift)
                     continue
-            found.guards += self._list_open_guards(
+            solution.guards += self._list_open_guards(
                 [value >= loop.first, value < loop.first + loop.count]
             )
         for at, index in enumerate(self._indices):
             if at in self._exact:
                 continue
-            here = substitute_variables(index, found.values)
-            found.guards += self._list_open_guards([tirx.EQ(here, self._place_as(at, here))])
-        return found
+            position = substitute_variables(index, solution.values)
+            solution.guards += self._list_open_guards(
+                [tirx.EQ(position, self._place_as(at, position))]
+            )
+        return solution
 
     def _find_shift(self, loop: Loop, value: Expr) -> Shift | None:
-        """Return how far a loop's place goes beyond its bounds; None if it does not."""
+        """Return the bounds of a loop's place if it exceeds those of the loop, otherwise None."""
         bound = self._analyzer.const_int_bound(value)
         low, high = int(bound.min_value), int(bound.max_value)
         inside = loop.first <= low and high < loop.first + loop.count
         return None if inside or high - low > _FAR else Shift(loop, low, high)
 
     def _list_open_guards(self, guards: Sequence[Expr]) -> list[Expr]:
-        data = [guard for guard in guards if has_reads(guard)]  # which the analyzer can not read
+        data = [guard for guard in guards if has_reads(guard)]  # opaque to the analyzer
         rest = [self._analyzer.simplify(guard) for guard in guards if not has_reads(guard)]
         return [*data, *(guard for guard in rest if not self._analyzer.can_prove(guard))]
 
@@ -244,31 +244,33 @@ class _Solver:
         return [var for var in self._loops if any(has_variable(index, var) for index in indices)]
 
     def _group_dimensions(self) -> Iterator[list[int]]:
-        """Yield the dimensions that share loops."""
+        """Yield groups of dimensions that share loops."""
         left = list(range(len(self._indices)))
         while left:
             group = [left.pop(0)]
-            grown = True
-            while grown:
-                used = self._list_used_loops([self._indices[at] for at in group])
-                more = [
-                    at for at in left if set(self._list_used_loops([self._indices[at]])) & set(used)
+            has_grown = True
+            while has_grown:
+                loop_variables = self._list_used_loops([self._indices[at] for at in group])
+                neighbours = [
+                    at
+                    for at in left
+                    if set(self._list_used_loops([self._indices[at]])) & set(loop_variables)
                 ]
-                group += more
-                left = [at for at in left if at not in more]
-                grown = bool(more)
+                group += neighbours
+                left = [at for at in left if at not in neighbours]
+                has_grown = bool(neighbours)
             yield sorted(group)
 
 
 def _read_modulus(index: Expr) -> int:
-    """Return the number that an index is the remainder by, 0 if it is none."""
+    """Return the constant modulus of an index, 0 if it has none."""
     if not isinstance(index, tirx.FloorMod) or not isinstance(index.b, tirx.IntImm):
         return 0
     return max(0, int(index.b))
 
 
 def _find_coefficient(index: Expr, var: Var) -> int:
-    """Return how often an index has a loop, 0 if it has it otherwise than as a term."""
+    """Return the coefficient of a loop in an affine index, 0 if the index is not affine."""
     if has_reads(index):
         return 0
     terms = detect_linear_equation(index, [var])
@@ -276,7 +278,7 @@ def _find_coefficient(index: Expr, var: Var) -> int:
 
 
 def guard_value(value: Expr, guards: Sequence[Expr], zero: Expr) -> Expr:
-    """Return a value where all guards hold, and zero elsewhere."""
+    """Select a value where all guards hold, and zero elsewhere."""
     for guard in guards:
         value = tirx.if_then_else(guard, value, zero)
     return value

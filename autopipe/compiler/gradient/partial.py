@@ -25,37 +25,37 @@ from autopipe.errors import ModelError
 
 
 class Partial(NamedTuple):
-    """What an element that is read gets."""
+    """The partial derivative of an expression by an element that it reads."""
 
     tensor: te.Tensor
     indices: tuple[Expr, ...]
     derivative: Expr
-    """By that element, times the seed."""
+    """The derivative by that element, times the seed."""
 
 
 Wanted = Callable[[te.Tensor], bool]
-"""Tells whether the gradient goes through a tensor."""
+"""Predicate: whether the gradient propagates through a tensor."""
 
 
-def list_partials(expr: Expr, seed: Expr, wanted: Wanted) -> Iterator[Partial]:
-    """Yield what each read of a wanted tensor gets. Raises ModelError for what has no rule here."""
-    if not is_float(expr) or not _has_wanted_read(expr, wanted):
+def list_partials(expr: Expr, seed: Expr, is_wanted: Wanted) -> Iterator[Partial]:
+    """Yield the partial derivative of each read of a wanted tensor. Raises ModelError."""
+    if not is_float(expr) or not _has_wanted_read(expr, is_wanted):
         return
     tensor = find_read_tensor(expr)
     if tensor is not None:
         yield Partial(tensor, tuple(list_operands(expr)), seed)
         return
-    for part, given in _apply_rule(expr, seed):
-        yield from list_partials(part, given, wanted)
+    for part, part_seed in _apply_rule(expr, seed):
+        yield from list_partials(part, part_seed, is_wanted)
 
 
-def _has_wanted_read(expr: Expr, wanted: Wanted) -> bool:
+def _has_wanted_read(expr: Expr, is_wanted: Wanted) -> bool:
     reads = (find_read_tensor(part) for part in walk_expression(expr))
-    return any(tensor is not None and wanted(tensor) for tensor in reads)
+    return any(tensor is not None and is_wanted(tensor) for tensor in reads)
 
 
 def _apply_rule(expr: Expr, seed: Expr) -> list[tuple[Expr, Expr]]:
-    """Return the operands of the outermost operator, each with the seed that it gets."""
+    """Return (operand, seed) of each operand of the outermost operator."""
     if type(expr) not in _OPERATORS:
         raise ModelError(f"a gradient through {type(expr).__name__} is not known here")
     return _OPERATORS[type(expr)](expr, seed)
@@ -64,9 +64,9 @@ def _apply_rule(expr: Expr, seed: Expr) -> list[tuple[Expr, Expr]]:
 def _differentiate_extremum(
     expr: Expr, seed: Expr, before: Callable[[Expr, Expr], Expr]
 ) -> list[tuple[Expr, Expr]]:
-    """Give the seed to the larger or smaller operand; where both are equal, to a constant.
+    """Propagate the seed to the larger or smaller operand; at a tie, to a constant.
 
-    So the gradient of `max(x, 0)` at zero is zero, whichever stands first.
+    So the gradient of `max(x, 0)` at zero is zero, for either order of operands.
     """
     zero = tirx.const(0, read_dtype(expr))
     if isinstance(expr.a, tirx.FloatImm):
@@ -108,8 +108,8 @@ def _derive_erf(x: Expr, _: Expr) -> Expr:
 
 
 def _compute_sign(x: Expr, _: Expr) -> Expr:
-    one, zero = _make_constant(1, x), _make_constant(0, x)
-    return tirx.Select(x > zero, one, tirx.Select(x < zero, -one, zero))
+    unit, zero = _make_constant(1, x), _make_constant(0, x)
+    return tirx.Select(x > zero, unit, tirx.Select(x < zero, -unit, zero))
 
 
 def _derive_log(base: float, x: Expr, _: Expr) -> Expr:
@@ -117,7 +117,7 @@ def _derive_log(base: float, x: Expr, _: Expr) -> Expr:
 
 
 _FLAT: Final = frozenset({"floor", "ceil", "round", "trunc", "nearbyint", "rint", "sign"})
-"""Functions whose derivative is zero wherever they have one."""
+"""Functions whose derivative is zero where it exists."""
 
 _SLOPES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "exp": lambda _, y: y,
@@ -141,19 +141,19 @@ _SLOPES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "erf": _derive_erf,
     "fabs": _compute_sign,
 }
-"""The derivative of a function of one number, from the number and the function's value there."""
+"""Derivatives of unary functions, from the operand and the value of the function."""
 
 _OPERATORS: Final[Mapping[type, Callable[[Any, Expr], list[tuple[Expr, Expr]]]]] = {
     tirx.Add: lambda e, seed: [(e.a, seed), (e.b, seed)],
     tirx.Sub: lambda e, seed: [(e.a, seed), (e.b, -seed)],
     tirx.Mul: lambda e, seed: [(e.a, seed * e.b), (e.b, seed * e.a)],
     tirx.Div: lambda e, seed: [(e.a, seed / e.b), (e.b, -seed * e / e.b)],
-    tirx.Max: lambda e, seed: _differentiate_extremum(e, seed, lambda one, other: one > other),
-    tirx.Min: lambda e, seed: _differentiate_extremum(e, seed, lambda one, other: one < other),
+    tirx.Max: lambda e, seed: _differentiate_extremum(e, seed, lambda left, right: left > right),
+    tirx.Min: lambda e, seed: _differentiate_extremum(e, seed, lambda left, right: left < right),
     tirx.Select: lambda e, seed: _differentiate_select(
         tirx.Select, e.condition, e.true_value, e.false_value, seed
     ),
     tirx.Cast: lambda e, seed: [(e.value, tirx.Cast(read_dtype(e.value), seed))],
     Call: _differentiate_call,
 }
-"""What the operands of an operator get of its seed."""
+"""By operator: the seed of each operand."""

@@ -21,22 +21,22 @@ _TVM: Final = (InternalError, RuntimeError, TypeError, ValueError)
 def relax_gradient(
     module: tvm.IRModule, function: str = "main", by: list[str] | None = None
 ) -> tvm.IRModule:
-    """Return a module with the function `{function}_adjoint` besides.
+    """Add the function `{function}_adjoint` to a module.
 
-    The function returns a scalar, or a tuple with one first. Its adjoint returns what it does and
-    the gradients by the parameters that `by` names, in order; None is all of floats. It is made by
-    `relax.transform.Gradient`. Raises ModelError for what that refuses.
+    The function returns a scalar, or a tuple with one first. Its adjoint returns the same and the
+    gradients by the parameters that `by` names, in order; None is all float parameters. It is built
+    by `relax.transform.Gradient`. Raises ModelError for functions that TVM refuses.
     """
     if function not in {var.name_hint for var in module.get_global_vars()}:
         raise ModelError(f"the module has no function {function!r}")
     params = {param.name: param for param in module[function].params}
-    unknown = [name for name in by or () if name not in params]
-    if unknown:
-        raise ModelError(f"{function} has no parameter {', '.join(unknown)}")
+    unknown_names = [name for name in by or () if name not in params]
+    if unknown_names:
+        raise ModelError(f"{function} has no parameter {', '.join(unknown_names)}")
     _register_adjoints()
-    chosen = None if by is None else [params[name] for name in by]
+    parameters = None if by is None else [params[name] for name in by]
     try:
-        return relax.transform.Gradient(function, chosen)(module)
+        return relax.transform.Gradient(function, parameters)(module)
     except _TVM as error:
         reason = str(error).strip().splitlines()[-1]
         raise ModelError(f"TVM makes no gradient of {function}: {reason}") from None
@@ -44,7 +44,7 @@ def relax_gradient(
 
 @cache
 def _register_adjoints() -> None:
-    """Tell TVM, once a process, the adjoints that it lacks."""
+    """Register the adjoints that TVM lacks, once per process."""
     for name, adjoint in _ADJOINTS.items():
         if tvm.ir.Op.get(name).get_attr("FPrimalGradient") is None:
             tvm.ir.register_op_attr(name, "FPrimalGradient", adjoint)
@@ -69,9 +69,9 @@ def _differentiate_layer_norm(
     epsilon = relax.const(float(call.attrs.epsilon), str(data.ty.dtype))
     scale = op.rsqrt(op.add(op.variance(data, axes, keepdims=True), epsilon))
     normal = op.multiply(op.subtract(data, mean), scale)
-    scaled = op.multiply(grad, gamma) if call.attrs.scale else grad
-    along = op.multiply(normal, op.mean(op.multiply(scaled, normal), axes, keepdims=True))
-    inner = op.subtract(op.subtract(scaled, op.mean(scaled, axes, keepdims=True)), along)
+    scaled_grad = op.multiply(grad, gamma) if call.attrs.scale else grad
+    along = op.multiply(normal, op.mean(op.multiply(scaled_grad, normal), axes, keepdims=True))
+    inner = op.subtract(op.subtract(scaled_grad, op.mean(scaled_grad, axes, keepdims=True)), along)
     by_gamma = op.sum(op.multiply(grad, normal), rows) if call.attrs.scale else _make_zeros(gamma)
     by_beta = op.sum(grad, rows) if call.attrs.center else _make_zeros(call.args[2])
     return [op.multiply(inner, scale), by_gamma, by_beta]
@@ -101,16 +101,16 @@ def _differentiate_gelu_tanh(
     It is (1 + t) / 2 + x / 2 * (1 - t^2) * s * (1 + 3 * c * x^2).
     """
     op, (data,) = relax.op, call.args
-    half, one, scale, cubic = (
+    half, unit, scale, cubic = (
         relax.const(value, str(data.ty.dtype))
         for value in (0.5, 1.0, math.sqrt(2 / math.pi), 0.044715)
     )
     square = op.multiply(cubic, op.multiply(data, data))
-    bent = op.tanh(op.multiply(op.multiply(scale, data), op.add(one, square)))
+    bent = op.tanh(op.multiply(op.multiply(scale, data), op.add(unit, square)))
     three = relax.const(3.0, str(data.ty.dtype))
-    slope = op.multiply(scale, op.add(one, op.multiply(three, square)))
-    rest = op.multiply(op.subtract(one, op.multiply(bent, bent)), op.multiply(data, slope))
-    return [op.multiply(grad, op.multiply(half, op.add(op.add(one, bent), rest)))]
+    slope = op.multiply(scale, op.add(unit, op.multiply(three, square)))
+    product = op.multiply(op.subtract(unit, op.multiply(bent, bent)), op.multiply(data, slope))
+    return [op.multiply(grad, op.multiply(half, op.add(op.add(unit, bent), product)))]
 
 
 _ADJOINTS: Final[dict[str, Callable[..., list[Expr]]]] = {

@@ -1,12 +1,12 @@
-"""Gradients of TE computes, by reverse accumulation over their graph.
+"""Gradients of tensor expressions, by reverse accumulation over their graph.
 
-`te.gradient`, which TVM 0.27 has no more, made Jacobians and simplified them. Here each compute
-hands its adjoint on to what it reads: element x[a] gets the sum, over all iterations that read it,
-of the adjoint times the derivative. Which iterations these are is said by `inverse`, and the
-derivative by `partial`.
+`te.gradient`, which TVM 0.27 has no more, built Jacobians and simplified them. Here each compute op
+propagates its adjoint to the tensors that it reads: element x[a] gets the sum, over all iterations
+that read it, of the adjoint times the derivative. `inverse` finds these iterations, `partial` the
+derivative.
 
 For `y[i] = sum(w[i, k] * x[k], k)` with the adjoint g of y: `dx[a] = sum(g[i] * w[i, a], i)` and
-`dw[a, b] = g[a] * x[b]`. Both are computes like those that a user declares, and are scheduled so.
+`dw[a, b] = g[a] * x[b]`. Both are compute ops like those that a user declares.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from autopipe.compiler.gradient.partial import Partial, Wanted, list_partials
 from autopipe.errors import ModelError
 
 _Key: TypeAlias = "tuple[Any, int]"
-"""What tells a tensor: its operation, and which of its outputs it is."""
+"""Identity of a tensor: its operation, and the index of the output."""
 
 _ADJOINT: Final = "_adjoint"
 
@@ -39,11 +39,11 @@ _ADJOINT: Final = "_adjoint"
 def gradient(
     output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor | None = None
 ) -> list[te.Tensor]:
-    """Return the gradient of an output by each of some tensors that it is computed from.
+    """Return the gradient of an output by each of `inputs`.
 
-    `head` is the gradient by `output`, of its shape; None is ones, so that of the sum of all its
-    elements. Each result has the shape of its tensor. Raises ModelError for what has no gradient
-    here: reducers other than sum, max and min, indices that come from data, scans and externs.
+    `head` is the gradient by `output`, of its shape; None is ones, for the gradient of the sum of
+    its elements. Each result has the shape of its tensor. Raises ModelError for reducers other than
+    sum, max and min, data-dependent indices, scans and externs.
     """
     if not isinstance(inputs, Sequence):  # a TE tensor can be iterated over, without an end
         raise ModelError("a gradient is by a list of TE tensors: pass [tensor] for one")
@@ -65,7 +65,7 @@ def _make_key(tensor: te.Tensor) -> _Key:
 
 
 class _Graph:
-    """The computes between some tensors and an output."""
+    """The compute ops between some input tensors and an output."""
 
     def __init__(self, output: te.Tensor, inputs: Sequence[te.Tensor]) -> None:
         self._output = output
@@ -76,27 +76,28 @@ class _Graph:
         self._visit_tensor(output)
 
     def adjoints(self, head: te.Tensor) -> list[te.Tensor]:
-        """Return the adjoint of each input, from that of the output."""
-        known: dict[_Key, list[te.Tensor]] = {_make_key(self._output): [head]}
-        done: dict[_Key, te.Tensor] = {}
+        """Compute the adjoint of each input from that of the output."""
+        terms: dict[_Key, list[te.Tensor]] = {_make_key(self._output): [head]}
+        adjoints: dict[_Key, te.Tensor] = {}
         for tensor in reversed(self._order):
             key = _make_key(tensor)
-            if key not in known:
+            if key not in terms:
                 continue
-            done[key] = _add_terms(known[key], tensor)
+            adjoints[key] = _add_terms(terms[key], tensor)
             if isinstance(tensor.op, te.PlaceholderOp):
                 continue
-            for source, term in _list_terms(tensor, done[key], self._needs_gradient):
-                known.setdefault(_make_key(source), []).append(term)
+            for source, term in _list_terms(tensor, adjoints[key], self._needs_gradient):
+                terms.setdefault(_make_key(source), []).append(term)
         return [
-            done[_make_key(t)] if _make_key(t) in done else _make_zeros(t) for t in self._inputs
+            adjoints[_make_key(t)] if _make_key(t) in adjoints else _make_zeros(t)
+            for t in self._inputs
         ]
 
     def _needs_gradient(self, tensor: te.Tensor) -> bool:
         return self._reach[_make_key(tensor)]
 
     def _visit_tensor(self, tensor: te.Tensor) -> bool:
-        """Put a tensor behind all that it is computed from; tell whether an input is among them."""
+        """Order a tensor after its producers; tell whether it depends on an input."""
         key = _make_key(tensor)
         if key not in self._reach:
             self._reach[key] = False
@@ -111,10 +112,10 @@ def _add_terms(terms: Sequence[te.Tensor], like: te.Tensor) -> te.Tensor:
         return terms[0]
 
     def total(*at: Var) -> Expr:
-        found = terms[0](*at)
+        element = terms[0](*at)
         for term in terms[1:]:
-            found += term(*at)
-        return found
+            element += term(*at)
+        return element
 
     return te.compute(like.shape, total, name=f"{like.op.name}{_ADJOINT}")
 
@@ -125,9 +126,9 @@ def _make_zeros(like: te.Tensor) -> te.Tensor:
 
 
 def _list_terms(
-    tensor: te.Tensor, adjoint: te.Tensor, wanted: Wanted
+    tensor: te.Tensor, adjoint: te.Tensor, is_wanted: Wanted
 ) -> list[tuple[te.Tensor, te.Tensor]]:
-    """Return what a compute hands on: each tensor that it reads, and a term of its adjoint."""
+    """Return (tensor, term of its adjoint) of each tensor that a compute op reads."""
     op = tensor.op
     if not isinstance(op, te.ComputeOp):
         raise ModelError(f"a gradient through {op.name} is not known here: it is no compute")
@@ -135,14 +136,14 @@ def _list_terms(
     seed = adjoint(*(axis.var for axis in op.axis))
     if isinstance(body, tirx.Reduce):
         body, seed = _differentiate_reduction(tensor, body, adjoint)
-    reads = _merge_partials(list(list_partials(body, seed, wanted)))
+    reads = _merge_partials(list(list_partials(body, seed, is_wanted)))
     return [(read.tensor, _build_term(read, tensor, adjoint)) for read in reads]
 
 
 def _differentiate_reduction(
     tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor
 ) -> tuple[Expr, Expr]:
-    """Return what is reduced, and the seed that each element of it gets."""
+    """Return the source of a reduction, and the seed of each of its elements."""
     at = int(body.value_index)
     source, axes = body.source[at], [axis.var for axis in tensor.op.axis]
     left, right, result = body.combiner.lhs[at], body.combiner.rhs[at], body.combiner.result[at]
@@ -170,47 +171,47 @@ def _is_combiner(
 
 
 def _share_adjoint(tensor: te.Tensor, body: tirx.Reduce, adjoint: te.Tensor) -> te.Tensor:
-    """Return what each of the largest elements of a window gets: those that are equal share."""
+    """Divide the adjoint of a maximum or minimum equally among the elements that attain it."""
     source = body.source[int(body.value_index)]
     fresh = {axis.var: te.reduce_axis(axis.dom, name=axis.var.name) for axis in body.axis}
     names = {var: axis.var for var, axis in fresh.items()}
-    one, zero = (tirx.const(value, str(tensor.dtype)) for value in (1, 0))
+    unit, zero = (tirx.const(value, str(tensor.dtype)) for value in (1, 0))
     name = tensor.op.name
 
     def count(*at: Var) -> Expr:
-        own = {axis.var: here for axis, here in zip(tensor.op.axis, at, strict=True)}
-        here = substitute_variables(source, {**names, **own})
-        found = tirx.Select(tirx.EQ(here, tensor(*at)), one, zero)
-        condition = substitute_variables(body.condition, {**names, **own})
-        return te.sum(guard_value(found, [condition], zero), axis=list(fresh.values()))
+        spatial_axes = {axis.var: here for axis, here in zip(tensor.op.axis, at, strict=True)}
+        element = substitute_variables(source, {**names, **spatial_axes})
+        is_extremum = tirx.Select(tirx.EQ(element, tensor(*at)), unit, zero)
+        condition = substitute_variables(body.condition, {**names, **spatial_axes})
+        return te.sum(guard_value(is_extremum, [condition], zero), axis=list(fresh.values()))
 
     counts = te.compute(tensor.shape, count, name=f"{name}_equal")
     return te.compute(tensor.shape, lambda *at: adjoint(*at) / counts(*at), name=f"{name}_share")
 
 
-def _merge_partials(found: Sequence[Partial]) -> list[Partial]:
-    """Return each element that is read once, with all that it gets."""
-    joined: list[Partial] = []
-    for read in found:
-        for at, other in enumerate(joined):
-            if _make_key(read.tensor) == _make_key(other.tensor) and _has_same_indices(
-                read.indices, other.indices
+def _merge_partials(partials: Sequence[Partial]) -> list[Partial]:
+    """Add the partial derivatives of reads of the same element."""
+    sums: list[Partial] = []
+    for read in partials:
+        for at, previous in enumerate(sums):
+            if _make_key(read.tensor) == _make_key(previous.tensor) and _has_same_indices(
+                read.indices, previous.indices
             ):
-                joined[at] = other._replace(derivative=other.derivative + read.derivative)
+                sums[at] = previous._replace(derivative=previous.derivative + read.derivative)
                 break
         else:
-            joined.append(read)
-    return joined
+            sums.append(read)
+    return sums
 
 
-def _has_same_indices(one: Sequence[Expr], other: Sequence[Expr]) -> bool:
-    if any(map(has_reads, (*one, *other))):  # which TVM can not compare
+def _has_same_indices(left: Sequence[Expr], right: Sequence[Expr]) -> bool:
+    if any(map(has_reads, (*left, *right))):  # which TVM cannot compare
         return False
-    return all(map(tvm_ffi.structural_equal, one, other))
+    return all(map(tvm_ffi.structural_equal, left, right))
 
 
 def _build_term(read: Partial, tensor: te.Tensor, adjoint: te.Tensor) -> te.Tensor:
-    """Return what an access hands on to the tensor that it reads, as a compute of its shape."""
+    """Build the adjoint term of one read, as a compute op of the read tensor's shape."""
     axes = [axis.var for axis in tensor.op.axis]
     loops = [Loop.of(axis) for axis in (*tensor.op.axis, *tensor.op.reduce_axis)]
     shape = read.tensor.shape
@@ -220,40 +221,42 @@ def _build_term(read: Partial, tensor: te.Tensor, adjoint: te.Tensor) -> te.Tens
     )
     derivative = _pad_adjoint(read.derivative, adjoint, axes, solution.shifts)
     zero = tirx.const(0, str(read.tensor.dtype))
-    known = Analyzer()
+    analyzer = Analyzer()
     for loop in (*place, *solution.free):
-        known.bind(loop.var, loop.range)
+        analyzer.bind(loop.var, loop.range)
     value = substitute_variables(derivative, solution.values)
     value = guard_value(
-        rewrite_expression(value, lambda part: _simplify_choice(part, known)), solution.guards, zero
+        rewrite_expression(value, lambda part: _simplify_choice(part, analyzer)),
+        solution.guards,
+        zero,
     )
 
     def compute(*at: Var) -> Expr:
         free = {loop.var: te.reduce_axis(loop.range, name=loop.var.name) for loop in solution.free}
-        here = dict(zip((loop.var for loop in place), at, strict=True))
-        names = {**here, **{var: axis.var for var, axis in free.items()}}
-        found = substitute_variables(value, names)
-        return te.sum(found, axis=list(free.values())) if free else found
+        place_axes = dict(zip((loop.var for loop in place), at, strict=True))
+        names = {**place_axes, **{var: axis.var for var, axis in free.items()}}
+        element = substitute_variables(value, names)
+        return te.sum(element, axis=list(free.values())) if free else element
 
     return te.compute(shape, compute, name=f"{read.tensor.op.name}_by_{tensor.op.name}")
 
 
-def _simplify_choice(part: Expr, known: Analyzer) -> Expr | None:
-    """Return what a choice always chooses; None for another expression, or if it depends."""
+def _simplify_choice(part: Expr, analyzer: Analyzer) -> Expr | None:
+    """Return the true value of a select whose condition is provable, otherwise None."""
     if isinstance(part, tirx.Select):
         choice = [part.condition, part.true_value]
     elif isinstance(part, Call) and str(part.op.name).endswith(".if_then_else"):
         choice = list(part.args[:2])
     else:
         return None
-    condition, chosen = choice
-    if has_reads(condition) or not known.can_prove(condition):
+    condition, value = choice
+    if has_reads(condition) or not analyzer.can_prove(condition):
         return None
-    return rewrite_expression(chosen, lambda inner: _simplify_choice(inner, known))
+    return rewrite_expression(value, lambda inner: _simplify_choice(inner, analyzer))
 
 
 def _find_shiftable_axes(adjoint: te.Tensor, derivative: Expr, axes: Sequence[Var]) -> list[Var]:
-    """Return the axes that nothing depends on but where the adjoint is read."""
+    """Return the axes that occur only in the indices of reads of the adjoint."""
     if not any(_is_read_of(part, adjoint) for part in walk_expression(derivative)):
         return []
     zero = tirx.const(0, str(adjoint.dtype))
@@ -271,9 +274,9 @@ def _is_read_of(part: Expr, tensor: te.Tensor) -> bool:
 def _pad_adjoint(
     derivative: Expr, adjoint: te.Tensor, axes: Sequence[Var], shifts: Sequence[Shift]
 ) -> Expr:
-    """Return a derivative that reads the adjoint with zeros around it, as far as its reads go.
+    """Pad the adjoint with zeros, so that shifted reads of a derivative need no guards.
 
-    So the gradient of a convolution by its image is a convolution, of sums without guards.
+    So the gradient of a convolution by its input is a convolution without guards.
     """
     if not shifts:
         return derivative
@@ -288,13 +291,15 @@ def _pad_adjoint(
     zero = tirx.const(0, str(adjoint.dtype))
 
     def value(*at: Var) -> Expr:
-        there = [var + least for var, least in zip(at, low, strict=True)]
+        position = [var + least for var, least in zip(at, low, strict=True)]
         guards = [
-            tirx.all(there[at] >= loop.first, there[at] < loop.first + loop.count)
+            tirx.all(position[at] >= loop.first, position[at] < loop.first + loop.count)
             for at, loop in inside
         ]
-        return guard_value(adjoint(*there), guards, zero)
+        return guard_value(adjoint(*position), guards, zero)
 
-    padded = te.compute(shape, value, name=f"{adjoint.op.name}_padded")
-    here = padded(*(var - least for var, least in zip(axes, low, strict=True)))
-    return rewrite_expression(derivative, lambda part: here if _is_read_of(part, adjoint) else None)
+    padded_adjoint = te.compute(shape, value, name=f"{adjoint.op.name}_padded")
+    shifted_read = padded_adjoint(*(var - least for var, least in zip(axes, low, strict=True)))
+    return rewrite_expression(
+        derivative, lambda part: shifted_read if _is_read_of(part, adjoint) else None
+    )

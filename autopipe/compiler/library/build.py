@@ -1,4 +1,4 @@
-"""Builds a shared library from a lowered module and a schedule for each workload."""
+"""Build a shared library from a lowered module and a schedule for each workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,19 +32,19 @@ class Built:
     executable: tvm.runtime.Executable
     """Its `main` takes the inputs, then the packed weights."""
     packing: tvm.IRModule
-    """What is left to do on weights before they are stored: layouts that schedules asked for."""
+    """The transforms of weights before they are stored, such as layouts that schedules use."""
     libraries: tuple[Library, ...] = ()
-    """What the code calls besides TVM's runtime."""
+    """The libraries that the code calls besides TVM's runtime."""
     parameters: tuple[tuple[tuple[int, ...], str], ...] = ()
     """Shape and dtype of each tensor that `main` takes; empty where one has no known size."""
     steps: tuple[int, ...] = ()
-    """Multiples of each size, which `main` takes behind the inputs where it is for one size of a
-    model with open ones."""
+    """Multiples of each dynamic size, which `main` takes behind the inputs where it is specialized
+    for one size."""
     functions: tuple[KernelFunction, ...] = ()
     """The kernel calls of the graph, and the nodes of the model that they are made of."""
     stripped: bool = False
     """Whether it is linked without debug information: TVM describes the variables of kernels for
-    debuggers, without a line of any source, which is half of a library for open sizes."""
+    debuggers, without a source line, which is half of a library with dynamic shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class LinkedGraph:
 
 
 def build_library(
-    lowered: tvm.IRModule,
-    scheduled: Mapping[str, tvm.IRModule],
+    lowered_module: tvm.IRModule,
+    scheduled_kernels: Mapping[str, tvm.IRModule],
     target: tvm.target.Target,
     *,
     packs_at_load: bool = False,
@@ -70,31 +70,33 @@ def build_library(
 
     Takes what `link_graph` does, and raises what it and `compile_graph` do.
     """
-    return compile_graph(link_graph(lowered, scheduled, target, packs_at_load=packs_at_load))
+    return compile_graph(
+        link_graph(lowered_module, scheduled_kernels, target, packs_at_load=packs_at_load)
+    )
 
 
 def link_graph(
-    lowered: tvm.IRModule,
-    scheduled: Mapping[str, tvm.IRModule],
+    lowered_module: tvm.IRModule,
+    scheduled_kernels: Mapping[str, tvm.IRModule],
     target: tvm.target.Target,
     *,
     packs_at_load: bool = False,
 ) -> LinkedGraph:
-    """Put the scheduled body of each PrimFunc into the lowered module; take work on weights out.
+    """Replace each PrimFunc of a lowered module by its schedule; split off work on weights.
 
-    The keys of `scheduled` are names of PrimFuncs of `module`. Each value is a module whose `main`
+    The keys of `scheduled_kernels` are names of PrimFuncs. Each value is a module whose `main`
     is the scheduled PrimFunc. With `packs_at_load` the library itself packs weights that grow much.
     """
-    state = LinkState(target=target, scheduled=scheduled, packs_at_load=packs_at_load)
+    state = LinkState(target=target, scheduled=scheduled_kernels, packs_at_load=packs_at_load)
     with target, pass_context():
-        module = run_passes(lowered, LINK, state)
-    return LinkedGraph(module, state.packing, target, is_dynamic(lowered))
+        module = run_passes(lowered_module, LINK, state)
+    return LinkedGraph(module, state.packing, target, is_dynamic(lowered_module))
 
 
 def compile_graph(graph: LinkedGraph) -> Built:
     """Compile a linked graph.
 
-    Raises SetupError if the compiler for a GPU is missing, StageError if something can not be
+    Raises SetupError if the compiler for a GPU is missing, StageError if a kernel cannot be
     compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
     module = graph.module
@@ -112,15 +114,15 @@ def compile_graph(graph: LinkedGraph) -> Built:
 
 
 def _replace_reshapes(module: tvm.IRModule) -> tvm.IRModule:
-    """Make views of calls that only reshape, as TVM does when it compiles a static graph.
+    """Replace calls that only reshape by views, as TVM does when it compiles a static graph.
 
-    Of dynamic sizes it makes none, and its pass ends with an error at some of them.
+    For dynamic shapes it makes none, and its pass raises an error for some of them.
     """
     return module if is_dynamic(module) else relax.transform.RewriteDataflowReshape()(module)
 
 
 def _read_parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
-    kinds = [one.ty for one in main.params if not isinstance(one.ty, relax.ShapeType)]
+    kinds = [param.ty for param in main.params if not isinstance(param.ty, relax.ShapeType)]
     if not all(isinstance(getattr(kind, "shape", None), relax.ShapeExpr) for kind in kinds):
         return ()
     if not all(isinstance(n, tvm.tirx.IntImm) for kind in kinds for n in kind.shape.values):
@@ -129,13 +131,13 @@ def _read_parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str],
 
 
 def _read_size_steps(main: relax.Function) -> tuple[int, ...]:
-    sizes = [one.ty.values for one in main.params if isinstance(one.ty, relax.ShapeType)]
-    known = [n for values in sizes for n in values or ()]
-    return tuple(int(n) for n in known if isinstance(n, tvm.tirx.IntImm))
+    sizes = [param.ty.values for param in main.params if isinstance(param.ty, relax.ShapeType)]
+    extents = [n for values in sizes for n in values or ()]
+    return tuple(int(n) for n in extents if isinstance(n, tvm.tirx.IntImm))
 
 
 def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
-    """Compile a model; kernels check their arguments where a size does not follow from the inputs.
+    """Compile a model; kernels check their arguments if it has data-dependent shapes.
 
     Otherwise inputs are checked once for a call, and weights once when they are loaded. The checks
     of kernels would be up to two thirds of a library, and take as long to compile.
@@ -145,8 +147,8 @@ def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.
         with pass_context({"tirx.disable_assert": not has_computed_sizes(module)}):
             return compile_model(module, target)
     for name, function in list_prim_funcs(module):
-        alone = tvm.IRModule({name: function})
-        if not kernels.is_threaded(alone, target):
+        single_kernel = tvm.IRModule({name: function})
+        if not kernels.is_threaded(single_kernel, target):
             raise StageError(
                 f"{name} has no schedule for {backend}, which can not run plain loops; "
                 "schedules.fallback should name `default`"
@@ -155,28 +157,30 @@ def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.
         return compile_model(module, target)
 
 
-def export(built: Built, path: Path, linker: Linker | None = None) -> None:
-    """Write the library, and beside it those that it calls. The same module gives the same bytes.
+def export(built_model: Built, path: Path, linker: Linker | None = None) -> None:
+    """Write the library, and beside it those that it calls. Equal modules give equal bytes.
 
     Null is the linker that TVM finds, which links for this machine.
 
-    Raises StageError if it can not be linked, as with a linker that does not know the target,
+    Raises StageError if it cannot be linked, as with a linker that does not know the target,
     ForeignCode (a StageError) if it does more than compute, and StoreError if the disk is full.
     """
     try:
-        linked = linking.list_linker_options(built.libraries)
-        linked += [linking.STRIPPED] if built.stripped else []
-        linked += linker.options if linker is not None else []
-        export_library(built.executable, path, linked, linker.path if linker is not None else None)
-        linking.copy_libraries(built.libraries, path.parent)
+        link_options = linking.list_linker_options(built_model.libraries)
+        link_options += [linking.STRIPPED] if built_model.stripped else []
+        link_options += linker.options if linker is not None else []
+        export_library(
+            built_model.executable, path, link_options, linker.path if linker is not None else None
+        )
+        linking.copy_libraries(built_model.libraries, path.parent)
     except RuntimeError as error:
         if words := refusal.find_refusal(str(error)):
             raise StoreError(f"{path}: {words}") from error
         if missing := refusal.explain_memory_refusal(str(error)):
             raise StageError(f"linking failed: {missing}") from error
         lines = [line for line in str(error).splitlines() if "error" in line.lower()]
-        told = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]
+        reason = lines[1] if len(lines) > 1 else str(error).strip().splitlines()[-1]
         advice = "CXX may name another compiler, and `autopipe doctor` tries the one there is"
         if linker is not None:
             advice = f"target.linker is {linker.path}, and `autopipe doctor FILE` tries it"
-        raise StageError(f"linking failed: {told.strip()}; {advice}") from error
+        raise StageError(f"linking failed: {reason.strip()}; {advice}") from error

@@ -18,7 +18,7 @@ class CallLimit:
     """The moment at which a call ends at the latest; earlier if it is cancelled."""
 
     def __init__(self, seconds: float) -> None:
-        """Start the time. Raises ConfigError for what is no duration."""
+        """Start the timer. Raises ConfigError if `seconds` is no duration."""
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or math.isnan(seconds) or seconds < 0:
             raise ConfigError(f"limit is {format_value(seconds)}; it takes seconds from 0")
@@ -31,11 +31,11 @@ class CallLimit:
         self._is_cancelled = True
 
     def is_over(self) -> bool:
-        """Return whether the call has to end."""
+        """Tell whether the call has to end."""
         return self._is_cancelled or time.monotonic() >= self._deadline
 
     def remaining(self) -> float:
-        """Return the seconds that are left, as waiting for a lock takes them."""
+        """Return the seconds left, at most the longest timeout of a lock."""
         return min(max(self._deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)
 
     def error(self) -> CallLimitError:
@@ -46,23 +46,23 @@ class CallLimit:
 
 
 class CallLimits:
-    """The limits of the calls that are made of a model now."""
+    """The limits of the running calls of a model."""
 
     def __init__(self) -> None:
         self._running: set[CallLimit] = set()
 
     @contextmanager
     def start(self, limit: float | CallLimit) -> Iterator[CallLimit]:
-        """Yield the limit of a call while it runs; one that has started is passed on."""
+        """Yield the limit of a call while it runs; a `CallLimit` is passed on as it is."""
         if isinstance(limit, CallLimit):
             yield limit
             return
-        started = CallLimit(limit)
-        self._running.add(started)
+        running_limit = CallLimit(limit)
+        self._running.add(running_limit)
         try:
-            yield started
+            yield running_limit
         finally:
-            self._running.discard(started)
+            self._running.discard(running_limit)
 
     def cancel(self) -> None:
         """End the calls that run or wait now."""
@@ -79,18 +79,18 @@ class VirtualMachine(Protocol):
 def call_within(
     limit: CallLimit, machine: VirtualMachine, arguments: Sequence[Any]
 ) -> "Tensor | Sequence[Tensor]":
-    """Call `main` of a machine with a look at the limit before each kernel. Raises CallLimitError.
+    """Call `main` of a machine and check the limit before each kernel. Raises CallLimitError.
 
-    A look takes a microsecond or two; a call without a limit makes none.
+    A check takes a microsecond or two; a call without a limit makes none.
     """
     from tvm_ffi import convert
 
-    ended = False
+    is_ended = False
 
     def watch(*_: object) -> None:
-        nonlocal ended
+        nonlocal is_ended
         if limit.is_over():
-            ended = True
+            is_ended = True
             raise RuntimeError  # through the virtual machine, which unwinds
 
     main: Callable[..., Tensor | Sequence[Tensor]] = machine["main"]
@@ -98,7 +98,7 @@ def call_within(
     try:
         return main(*arguments)
     except RuntimeError:
-        if ended:
+        if is_ended:
             raise limit.error() from None
         raise
     finally:

@@ -1,4 +1,4 @@
-"""A thread that makes calls for others."""
+"""A thread that runs the calls of other threads."""
 
 import threading
 import weakref
@@ -10,7 +10,7 @@ R = TypeVar("R")
 
 
 class _Reply(Protocol):
-    """Takes what a call returned, or what it raised."""
+    """Takes the result of a call, or its error."""
 
     def put(self, item: tuple[Any, BaseException | None]) -> None: ...
 
@@ -19,7 +19,7 @@ _Requests = SimpleQueue[tuple[Callable[[], Any], _Reply] | None]
 
 
 class CallThread:
-    """A thread that makes calls in the order in which they come.
+    """A thread that runs calls in the order of their arrival.
 
     It ends with `end`, with this object or with the interpreter. Handing a call over takes 10 us,
     where an executor's futures take 30.
@@ -36,20 +36,20 @@ class CallThread:
         self.run(prepare)
 
     def run(self, call: Callable[[], R]) -> R:
-        """Make a call there; return what it returns, raise what it raises."""
+        """Run a call in the thread; return its result or raise its error."""
         reply: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._requests.put((call, reply))
-        returned, error = reply.get()
+        result, error = reply.get()
         if error is not None:
             raise error
-        return returned
+        return result
 
     def is_alive(self) -> bool:
-        """Return whether it runs; it does not in a process that was forked."""
+        """Tell whether the thread runs; it does not in a forked process."""
         return self._thread.is_alive()
 
     def end(self) -> None:
-        """End it after the calls that it was given."""
+        """End the thread after the calls in its queue."""
         self._finalizer()
 
 
@@ -60,7 +60,7 @@ def _make_calls(requests: _Requests) -> None:
             reply.put((call(), None))
         except BaseException as error:  # noqa: BLE001 - raised where the call comes from
             reply.put((None, error))
-        del request, call, reply  # which the model may hang on
+        del request, call, reply  # they may hold a reference to the model
 
 
 def _stop_thread(requests: _Requests, thread: threading.Thread) -> None:

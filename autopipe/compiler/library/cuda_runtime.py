@@ -1,4 +1,4 @@
-"""Loads TVM's CUDA runtime into this process. The GPU is first used by the first kernel."""
+"""Load TVM's CUDA runtime into this process. The GPU is first used by the first kernel."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ NUMBER = 2
 _CPU = 1
 _DEFAULT_STREAM = 0
 _NOT_INITIALIZED = 3
-"""The driver's answer as long as nobody has asked it for anything."""
+"""The driver's answer before its first use."""
 
 
 @cache
@@ -45,9 +45,9 @@ def load() -> None:
 
 
 def check_unused() -> None:
-    """Raise SetupError if this process has used CUDA already, so that no fork of it can.
+    """Raise SetupError if this process has used CUDA already, so that no fork of it can use it.
 
-    What CUDA says of it is asked without using it.
+    The query itself does not initialize CUDA.
     """
     driver = ctypes.CDLL("libcuda.so.1")
     if driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != _NOT_INITIALIZED:
@@ -71,19 +71,21 @@ class Staging:
         self._pairs = [(tensor, self.put(tensor)) for tensor in tensors]
 
     def put(self, tensor: object) -> "Tensor":
-        """Return a copy on the GPU."""
+        """Copy a tensor to the GPU."""
         copy: Tensor = self._to_device(tensor, NUMBER, 0)
         return copy
 
-    def arguments(self, held: Mapping[int, object] = MappingProxyType({})) -> list[object]:
+    def arguments(
+        self, device_arguments: Mapping[int, object] = MappingProxyType({})
+    ) -> list[object]:
         """Copy the buffers to the GPU, and return the copies.
 
-        `held` are arguments that are there already, by position.
+        `device_arguments` are arguments on the GPU already, by position.
         """
         for at, (source, copy) in enumerate(self._pairs):
-            if at not in held:
+            if at not in device_arguments:
                 self._copy(source, copy)
-        return [held.get(at, copy) for at, (_, copy) in enumerate(self._pairs)]
+        return [device_arguments.get(at, copy) for at, (_, copy) in enumerate(self._pairs)]
 
     def places(self) -> "list[Tensor]":
         """Return the tensors on the GPU that are filled before each call."""

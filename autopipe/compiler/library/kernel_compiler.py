@@ -1,4 +1,4 @@
-"""What compiles the kernels of a device, where LLVM does not."""
+"""The compiler of a device's kernels, where it is not LLVM."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ from autopipe.compiler.target.target import backend_of
 from autopipe.errors import StageError
 
 
-class NotCompiled(StageError):  # noqa: N818 - says what happened
+class NotCompiled(StageError):  # noqa: N818 - the name states the event
     """The compiler of a device refuses a kernel."""
 
 
 @contextmanager
 def use_kernel_compiler(target: tvm.target.Target) -> Iterator[None]:
-    """Have kernels of a target compiled for files: the same bytes with and without the device.
+    """Compile kernels of a target for files: the same bytes with and without the device.
 
     Raises SetupError where the backend's compiler is missing, and NotCompiled where it refuses.
     """
@@ -27,7 +27,7 @@ def use_kernel_compiler(target: tvm.target.Target) -> Iterator[None]:
     try:
         with compiler.portable():
             yield
-    except RuntimeError as error:  # what TVM makes of an error inside of it
+    except RuntimeError as error:  # TVM's wrapper of an error in the callback
         if not str(error).startswith(compiler.FAILED):
             raise
         raise NotCompiled(str(error)) from None

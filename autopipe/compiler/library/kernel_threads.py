@@ -19,18 +19,18 @@ R = TypeVar("R")
 _SHARE_ALL_CORES: Final = -3
 
 _LOST: Final = -1
-"""In place of a number of threads: a fork has ended the pool, and kernels would wait for it."""
+"""In place of a thread count: a fork has ended the pool, and kernels would wait for it."""
 
 _ANY: Final = object()
 """The owner of a pool without workers."""
 
 _SPIN: Final = "TVM_THREAD_POOL_SPIN_COUNT"
 _SPIN_COUNT: Final = "5000"
-"""How often a worker thread looks for work before it sleeps: 2 ms on an idle machine."""
+"""How often a worker thread polls for work before it sleeps: 2 ms on an idle machine."""
 
 
 class _CallingThread(threading.local):
-    """How TVM's pool for the calling thread was configured."""
+    """The configuration of TVM's pool for the calling thread."""
 
     def __init__(self) -> None:
         self.identity = object()  # other than `get_ident`, never that of a later thread
@@ -57,7 +57,7 @@ class KernelThreads:
         self._closed = False
 
     def run(self, function: Callable[[*Args], R], *args: *Args) -> R:
-        """Return what `function` returns, once it is the turn of this call."""
+        """Run `function` when it is the turn of this call, and return its result."""
         with self._lock:  # a call of a small model takes 10 us, a layer between 0.2
             return function(*args) if self._is_ready() else self._make_call(function, *args)
 
@@ -68,19 +68,19 @@ class KernelThreads:
         function: Callable[..., R],
         *args: object,
     ) -> R:
-        """Return what `function` returns, which takes its limit last where there is one.
+        """Run `function` under a limit, its last argument, and return the result.
 
         Raises CallLimitError for a call that its limit ends, or whose turn does not come in time.
         """
         if limit is None:
             return self.run(function, *args)
-        with limits.start(limit) as started:
-            if not self._lock.acquire(timeout=started.remaining()):
-                raise started.error()
+        with limits.start(limit) as running_limit:
+            if not self._lock.acquire(timeout=running_limit.remaining()):
+                raise running_limit.error()
             try:
-                if started.is_over():
-                    raise started.error()
-                return self._make_call(function, *args, started)
+                if running_limit.is_over():
+                    raise running_limit.error()
+                return self._make_call(function, *args, running_limit)
             finally:
                 self._lock.release()
 
@@ -101,13 +101,13 @@ class KernelThreads:
                 self._call_thread.end()
 
     def _is_ready(self) -> bool:
-        """Return whether the calling thread makes this call as it made the last one."""
+        """Tell whether the pool of the calling thread is configured for this model."""
         if _calling.wanted != self._count:
             return False
         return self._owner is _calling.identity or self._owner is _ANY
 
     def _become_owner(self) -> bool:
-        """Return whether the calling thread makes its calls itself; otherwise no thread does."""
+        """Make the calling thread the owner of the pool if it is the first; tell whether it is."""
         first = self._owner in {None, _calling.identity, _ANY}
         if not (first and use_threads(self._count)):
             self._owner = self
@@ -116,33 +116,33 @@ class KernelThreads:
         return self._owner is not self
 
 
-def use_threads(wanted: int) -> bool:
-    """Let the calling thread's kernels use `wanted` threads, or all allowed cores if fewer.
+def use_threads(wanted_count: int) -> bool:
+    """Configure the pool of the calling thread for `wanted_count` threads, at most all cores.
 
     By itself TVM uses half of the cores on x86-64. Returns False where they will be fewer: TVM made
     a smaller pool for this thread before, which cannot grow, or a fork has ended the pool.
     """
     if _calling.wanted == _LOST:
         return False
-    if _calling.wanted == wanted:
+    if _calling.wanted == wanted_count:
         return _calling.has_all
     from tvm_ffi import get_global_func
 
     configure = get_global_func("runtime.config_threadpool")
     cores = [str(core) for core in sorted(os.sched_getaffinity(0))]
-    count = min(wanted, len(cores))
+    count = min(wanted_count, len(cores))
     if not _calling.wanted:  # a pool is made of as many threads as cores are named
         configure(_SHARE_ALL_CORES, count, cores[:count])
     configure(_SHARE_ALL_CORES, count, cores)  # no thread is tied to a core
-    _calling.wanted = wanted
+    _calling.wanted = wanted_count
     _calling.has_all = get_global_func("runtime.NumThreads")() == count
     return _calling.has_all
 
 
 def shorten_spin() -> None:
-    """Have worker threads sleep soon after their work; must come before the first kernel runs.
+    """Shorten the busy waiting of worker threads; must come before the first kernel runs.
 
-    TVM has them look for work 300,000 times, each time giving their core away: a tenth of a
+    By default they poll for work 300,000 times and yield their core each time: a tenth of a
     second, minutes on a busy machine, and a pool ends only after that. Between two kernels of a
     call they do not sleep.
     """

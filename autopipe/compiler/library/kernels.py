@@ -1,4 +1,4 @@
-"""Tells whether a scheduled function becomes a GPU kernel. No GPU is needed for that."""
+"""Check that a scheduled function becomes a GPU kernel, without a GPU."""
 
 import tvm
 import tvm_ffi
@@ -6,11 +6,11 @@ from tvm import s_tir, tirx
 from tvm.ir import Call
 
 _REFUSALS = (RuntimeError, ValueError, TypeError)
-"""All that TVM's passes raise."""
+"""The errors that TVM's passes raise."""
 
 
 def find_kernel_refusal(module: tvm.IRModule, target: tvm.target.Target) -> str | None:
-    """Return why a function of the module is not a GPU kernel, or None if all of them are."""
+    """Return the reason why a function of a module is no GPU kernel, or None."""
     if not is_threaded(module, target):
         return "some of its loops are outside of threads"
     if _has_packed_calls(module):
@@ -24,7 +24,7 @@ def find_kernel_refusal(module: tvm.IRModule, target: tvm.target.Target) -> str 
 
 
 def _has_packed_calls(module: tvm.IRModule) -> bool:
-    """Tell whether functions call others by their names, as a sort does, which no GPU can."""
+    """Tell whether functions call packed functions, as a sort does, which no GPU can."""
     calls: list[Call] = []
     for _, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc):

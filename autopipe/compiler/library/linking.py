@@ -1,4 +1,4 @@
-"""The libraries that generated code calls: finds them, loads them, links and ships them."""
+"""Find, load, link and copy the libraries that generated code calls."""
 
 import ctypes
 import shutil
@@ -19,7 +19,7 @@ ATTRIBUTE: Final = "autopipe.library"
 
 STRIPPED: Final = "-Wl,--strip-debug"
 """The option of the linker that leaves debug information out. Names of functions stay: profilers
-show them, and walls look at them."""
+show them, and code inspection reads them."""
 
 
 def format_label(library: Library) -> str:
@@ -30,15 +30,15 @@ def format_label(library: Library) -> str:
 def find_libraries(module: tvm.IRModule) -> tuple[Library, ...]:
     """Return the libraries that the functions of a module call, by name.
 
-    Raises SetupError for a library that is not installed, and StageError if another version is
+    Raises SetupError for a library that is not installed, StageError if another version is
     installed than the schedule was made with.
     """
     attributes = (function.attrs or {} for _, function in module.functions_items())
-    labels = {str(found[ATTRIBUTE]) for found in attributes if ATTRIBUTE in found}
+    labels = {str(attrs[ATTRIBUTE]) for attrs in attributes if ATTRIBUTE in attrs}
     libraries = [require_library(label.split()[0]) for label in sorted(labels)]
-    for wanted, library in zip(sorted(labels), libraries, strict=True):
-        if format_label(library) != wanted:
-            raise StageError(f"scheduled for {wanted}, installed is {format_label(library)}")
+    for label, library in zip(sorted(labels), libraries, strict=True):
+        if format_label(library) != label:
+            raise StageError(f"scheduled for {label}, installed is {format_label(library)}")
     return tuple(libraries)
 
 
@@ -53,7 +53,7 @@ def load_libraries(module: tvm.IRModule) -> None:
 
 
 def list_linker_options(libraries: Iterable[Library]) -> list[str]:
-    """Return the options of the linker, so that a library is found beside `lib.so` and only there.
+    """Return linker options that resolve libraries in the folder of `lib.so`, and only there.
 
     TVM names libraries before the object files that need them, and linkers drop such libraries; an
     option prevents that. The path is an RPATH, since LD_LIBRARY_PATH comes before a RUNPATH.
@@ -61,8 +61,8 @@ def list_linker_options(libraries: Iterable[Library]) -> list[str]:
     paths = [str(path) for library in libraries for path in _list_shared_objects(library)]
     if not paths:
         return []
-    kept = ["-Wl,--push-state,--no-as-needed", *paths, "-Wl,--pop-state"]
-    return [*kept, "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]
+    whole_libraries = ["-Wl,--push-state,--no-as-needed", *paths, "-Wl,--pop-state"]
+    return [*whole_libraries, "-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]
 
 
 def copy_libraries(libraries: Iterable[Library], folder: Path) -> None:
@@ -80,5 +80,5 @@ def _load_library(name: str) -> None:
 
 
 def _list_shared_objects(library: Library) -> list[Path]:
-    """Return the shared library among the files, or None if there are no files."""
+    """Return the path of the shared object of a library; empty if it has no files."""
     return list(library.located().values())[:1]

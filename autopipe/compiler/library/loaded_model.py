@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tvm_ffi import Tensor
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
-"""What TVM raises where a library is called with something else than it was built for."""
+"""The errors that TVM raises if a library is called with arguments it was not built for."""
 _IN_WORDS: Final = {
     "match_cast": "sizes that it is given or computes do not fit its tensors, or no memory",
     "bad_alloc": "there is not enough memory for what it computes",
 }
-"""What some errors of the runtime mean."""
+"""Explanations of some errors of the runtime."""
 
 
 class LoadedModel(Described):
@@ -57,8 +57,8 @@ class LoadedModel(Described):
         tensors = [from_dlpack(buffer) for buffer in self._buffers.values()]
         device = DEVICES[signature.device].runtime()
         self._staging = device.Staging(tensors) if device else None
-        put = self._staging.put if self._staging else lambda weight: weight
-        self._arguments = [*tensors, *(put(weight) for weight in weights)]
+        to_device = self._staging.put if self._staging else lambda weight: weight
+        self._arguments = [*tensors, *(to_device(weight) for weight in weights)]
         self._positions = {port.name: at for at, port in enumerate(signature.inputs)}
         self._names = [port.name for port in signature.outputs]
         self._tensor, self._item = Tensor, get_global_func("ffi.ArrayGetItem")
@@ -77,33 +77,33 @@ class LoadedModel(Described):
         """Run one inference; the outputs are the caller's own copies.
 
         `inputs` are arrays by name, a list of them in the order of the signature, or the only one.
-        `outputs` are arrays that take outputs, by name; kernels write to them where they can. A
+        `outputs` are arrays for outputs, by name; kernels write to them where they can. A
         call that takes longer than `limit` seconds, waiting included, ends before its next kernel.
 
         Raises ConfigError where names, shapes or dtypes are not the model's, CallLimitError,
         StageError where the library fails.
         """
-        named = name_inputs(self.signature.inputs, inputs)
-        if limit is None:  # as most calls, of which a small model's feels each layer
-            return self._threads.run(self.infer, named, outputs)
-        return self._threads.run_limited(self._limits, limit, self.infer, named, outputs)
+        arrays = name_inputs(self.signature.inputs, inputs)
+        if limit is None:  # as in most calls; each layer costs a small model
+            return self._threads.run(self.infer, arrays, outputs)
+        return self._threads.run_limited(self._limits, limit, self.infer, arrays, outputs)
 
     def infer(
         self, inputs: Arrays, outputs: Arrays = NO_ARRAYS, limit: CallLimit | None = None
     ) -> dict[str, np.ndarray]:
         """Run one inference in the calling thread, whose turn it is."""
-        given = check_inputs(self.signature.inputs, inputs)
+        arrays = check_inputs(self.signature.inputs, inputs)
         if not outputs:
-            made = self._run_checked(given, {}, limit)
-            return dict(zip(self._names, self._copy_to_arrays(made), strict=True))
+            results = self._run_checked(arrays, {}, limit)
+            return dict(zip(self._names, self._copy_to_arrays(results), strict=True))
         check_buffers(self.signature.outputs, outputs)
         destinations = self._wrap_outputs(outputs) if limit is None else ()
-        made = self._run_checked(given, {}, limit, destinations)
-        return self._copy_outputs(dict(zip(self._names, made, strict=True)), outputs)
+        results = self._run_checked(arrays, {}, limit, destinations)
+        return self._copy_outputs(dict(zip(self._names, results, strict=True)), outputs)
 
     @property
     def has_destinations(self) -> bool:
-        """Whether kernels can write to arrays that a caller gives for all outputs."""
+        """Whether kernels can write to a caller's arrays for all outputs."""
         sizes = [size for port in self.signature.outputs for size in port.shape]
         return self._main_into is not None and not self._staging and min(sizes, default=0) >= 0
 
@@ -118,11 +118,11 @@ class LoadedModel(Described):
     def stream(
         self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
     ) -> Stream:
-        """Return the model to be called step by step, with states that are kept in between.
+        """Open a stream: calls step by step, with states that are kept in between.
 
         Args:
             states: The output that becomes the input of the next call, by the input's name.
-            start: The states of the first call by input name; zeros where one is not given.
+            start: The states of the first call by input name; zeros by default.
 
         Raises ConfigError for a name, shape or dtype that is not the model's.
         """
@@ -144,11 +144,13 @@ class LoadedModel(Described):
     def _step(
         self, step: StreamCall, outputs: Arrays, limit: CallLimit | None = None
     ) -> tuple[dict[str, np.ndarray], Held]:
-        made = dict(zip(self._names, self._run_checked(step.arrays, step.held, limit), strict=True))
-        kept = {given: self._preserve_state(made[name]) for given, name in step.states.items()}
+        results = dict(
+            zip(self._names, self._run_checked(step.arrays, step.held, limit), strict=True)
+        )
+        states = {into: self._preserve_state(results[name]) for into, name in step.states.items()}
         for name in step.states.values():
-            made.pop(name, None)
-        return self._copy_outputs(made, outputs), kept
+            results.pop(name, None)
+        return self._copy_outputs(results, outputs), states
 
     def close(self) -> None:
         """End the threads of the model; later calls raise ConfigError."""
@@ -159,7 +161,7 @@ class LoadedModel(Described):
         return self._copy_to_arrays([state])[0]
 
     def _wrap_outputs(self, outputs: Arrays) -> "Sequence[Tensor]":
-        """Return tensors over the arrays of all outputs; none where kernels can not write to one.
+        """Return tensors over the arrays of all outputs; none where kernels cannot write to one.
 
         A call with a limit has none: one that ends early leaves the arrays as they were.
         """
@@ -177,49 +179,49 @@ class LoadedModel(Described):
     def _run_checked(
         self,
         arrays: Arrays,
-        held: Held,
+        states: Held,
         limit: CallLimit | None = None,
         destinations: "Sequence[Tensor]" = (),
     ) -> "list[Tensor]":
-        """Run once on inputs that were checked, and states; return the outputs as they are."""
+        """Run once on checked inputs and states; return the output tensors without a copy."""
         for name, array in arrays.items():
             self._buffers[name][...] = array
         try:
             if destinations and self._main_into is not None:
                 return self._list_tensors(self._main_into(*self._arguments, *destinations))
-            if held or self._staging:
-                return self._run_with_states(held, limit)
+            if states or self._staging:
+                return self._run_with_states(states, limit)
             return self._call_main(self._arguments, limit)
         except _FAILURES as error:
             raise StageError(f"the compiled model failed: {_describe_failure(error)}") from error
 
-    def _run_with_states(self, held: Held, limit: CallLimit | None) -> "list[Tensor]":
+    def _run_with_states(self, states: Held, limit: CallLimit | None) -> "list[Tensor]":
         arguments = self._arguments.copy()
         if self._staging:
-            places = {self._positions[name]: state for name, state in held.items()}
+            places = {self._positions[name]: state for name, state in states.items()}
             arguments[: len(self._positions)] = self._staging.arguments(places)
         else:
-            for name, state in held.items():
+            for name, state in states.items():
                 arguments[self._positions[name]] = state
         return self._call_main(arguments, limit)
 
     def _call_main(self, arguments: Sequence[object], limit: CallLimit | None) -> "list[Tensor]":
         if limit is None:
-            returned = self._main(*arguments)
+            result = self._main(*arguments)
         else:
-            returned = call_within(limit, self.machine, arguments)
-        return self._list_tensors(returned)
+            result = call_within(limit, self.machine, arguments)
+        return self._list_tensors(result)
 
-    def _list_tensors(self, returned: Any) -> "list[Tensor]":  # noqa: ANN401 - a tensor, or some
-        if isinstance(returned, self._tensor):
-            return [returned]
+    def _list_tensors(self, result: Any) -> "list[Tensor]":  # noqa: ANN401 - a tensor, or some
+        if isinstance(result, self._tensor):
+            return [result]
         # Iterating over the runtime's arrays takes a microsecond and a half an item.
-        return [self._item(returned, at) for at in range(len(self._names))]
+        return [self._item(result, at) for at in range(len(self._names))]
 
     def _copy_outputs(
         self, results: "Mapping[str, Tensor]", outputs: Arrays
     ) -> dict[str, np.ndarray]:
-        """Return copies of results by name: in `outputs` where an array is given."""
+        """Return copies of results by name, in the arrays of `outputs` where there is one."""
         if not outputs:
             return dict(zip(results, self._copy_to_arrays(results.values()), strict=True))
         views = dict(
@@ -236,11 +238,11 @@ class LoadedModel(Described):
         return [np.from_dlpack(result).copy() for result in self._to_host(results)]
 
     def _to_host(self, results: "Collection[Tensor]") -> "Collection[Tensor]":
-        """Return tensors in memory of the processor."""
+        """Copy tensors to host memory."""
         return self._staging.results(list(results)) if self._staging else results
 
     def _preserve_state(self, state: "Tensor") -> "Tensor":
-        """Return a state that the next call does not overwrite: it may be an input itself."""
+        """Copy a state if it is an input buffer, which the next call overwrites."""
         if state.data_ptr() not in self._places:
             return state
         from tvm_ffi import from_dlpack
@@ -271,11 +273,11 @@ def _find_function(machine: VirtualMachine, name: str) -> Callable[..., Any] | N
 
 
 def find_last_line(error: Exception) -> str:
-    """Return the last line of what the runtime says of an error."""
+    """Return the last line of an error of the runtime."""
     return str(error).strip().splitlines()[-1]
 
 
 def _describe_failure(error: Exception) -> str:
-    """Return why a call failed, in plain words where the runtime has none."""
+    """Return the reason why a call failed, explained where the runtime's message is obscure."""
     line = find_last_line(error)
     return next((words for mark, words in _IN_WORDS.items() if mark in line), line)

@@ -1,4 +1,4 @@
-"""How an open model is shown: in a Python shell, and as HTML in a notebook."""
+"""Display a loaded model: in a Python shell, and as HTML in a notebook."""
 
 from html import escape
 

@@ -39,8 +39,8 @@ class ModelInstances(Described):
         limit: float | CallLimit | None = None,
     ) -> dict[str, np.ndarray]:
         """Run one inference, as `LoadedModel` does."""
-        with self._borrow_instance(limit) as (instance, started):
-            return instance(inputs, outputs=outputs, limit=started)
+        with self._borrow_instance(limit) as (instance, running_limit):
+            return instance(inputs, outputs=outputs, limit=running_limit)
 
     def cancel(self) -> None:
         """End the calls with a limit that run or wait now, each before its next kernel."""
@@ -49,8 +49,8 @@ class ModelInstances(Described):
     def stream(
         self, states: Mapping[str, str], start: Mapping[str, np.ndarray] | None = None
     ) -> Stream:
-        """Return the model to be called step by step; streams run at the same time."""
-        self._instances[0].stream(states, start)  # a model with open sizes refuses
+        """Open a stream: calls step by step; streams run at the same time."""
+        self._instances[0].stream(states, start)  # a model with dynamic shapes refuses
         return Stream(self, states, start)
 
     def step(
@@ -61,21 +61,23 @@ class ModelInstances(Described):
         limit: float | CallLimit | None = None,
     ) -> tuple[dict[str, np.ndarray], Held]:
         """Run one step of a stream, as `LoadedModel` does."""
-        with self._borrow_instance(limit) as (instance, started):
-            return cast("LoadedModel", instance).step(step, outputs=outputs, limit=started)
+        with self._borrow_instance(limit) as (instance, running_limit):
+            return cast("LoadedModel", instance).step(step, outputs=outputs, limit=running_limit)
 
     @contextmanager
     def _borrow_instance(
         self, limit: float | CallLimit | None
     ) -> Iterator[tuple[Instance, CallLimit | None]]:
-        """Yield a free instance, and the limit that runs since it is waited for."""
-        with nullcontext() if limit is None else self._limits.start(limit) as started:
+        """Yield a free instance and the limit, whose time includes the wait for the instance."""
+        with nullcontext() if limit is None else self._limits.start(limit) as running_limit:
             try:
-                instance = self._free.get(timeout=started.remaining() if started else None)
+                instance = self._free.get(
+                    timeout=running_limit.remaining() if running_limit else None
+                )
             except Empty:
-                raise cast("CallLimit", started).error() from None
+                raise cast("CallLimit", running_limit).error() from None
             try:
-                yield instance, started
+                yield instance, running_limit
             finally:
                 self._free.put(instance)
 

@@ -1,4 +1,4 @@
-"""Compiles GPU kernels with nvcc. No GPU is needed for it.
+"""Compile GPU kernels with nvcc, without a GPU.
 
 TVM calls `tvm_callback_cuda_postproc` with the CUDA C++ of a module, and then, only where a CUDA
 runtime is present, `tvm_callback_cuda_compile` with the result. We compile in the first one. So a
@@ -18,7 +18,7 @@ from autopipe.environment.cuda import nvcc
 from autopipe.errors import SetupError, StageError
 
 FAILED: Final = "nvcc can not compile the kernels: "
-"""How its failures begin; TVM makes a RuntimeError of what a callback raises."""
+"""Prefix of its failures; TVM raises a RuntimeError for an error in a callback."""
 
 _FALLBACK = "TVM_COMPILE_FORCE_FALLBACK"
 
@@ -40,7 +40,7 @@ def install_loader() -> None:
 
 @contextmanager
 def portable() -> Iterator[None]:
-    """Make modules for files only: the same bytes on machines with and without a GPU."""
+    """Compile modules for files only: the same bytes on machines with and without a GPU."""
     before = os.environ.get(_FALLBACK)
     os.environ[_FALLBACK] = "1"
     try:
@@ -55,7 +55,7 @@ def portable() -> Iterator[None]:
 def compile_cuda(source: str, arch: str) -> bytes:
     """Compile CUDA C++ to machine code for an architecture, and to PTX for later ones.
 
-    Raises StageError with nvcc's first complaint.
+    Raises StageError with nvcc's first error.
     """
     number = arch.removeprefix("sm_")
     command = [
@@ -63,16 +63,18 @@ def compile_cuda(source: str, arch: str) -> bytes:
         "-gencode", f"arch=compute_{number},code=[sm_{number},compute_{number}]",
         "-o", "/dev/stdout", "-",
     ]  # fmt: skip
-    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        errors = [line.split("error: ", 1)[1] for line in said if "error: " in line]
-        raise StageError(f"{FAILED}{errors[0] if errors else said[-1]}")
-    return done.stdout
+    process = subprocess.run(command, input=source.encode(), capture_output=True, check=False)  # noqa: S603
+    if process.returncode != 0:
+        messages = process.stderr.decode(errors="replace").strip().splitlines() or [
+            "no reason given"
+        ]
+        errors = [line.split("error: ", 1)[1] for line in messages if "error: " in line]
+        raise StageError(f"{FAILED}{errors[0] if errors else messages[-1]}")
+    return process.stdout
 
 
 def _compile_to_text(source: str, target: object) -> str:
-    """Return machine code as the text that TVM wants: a character for each byte."""
+    """Compile CUDA C++ to machine code, as the text that TVM expects: a character per byte."""
     from autopipe.compiler.walls import text
 
     text.look_at_kernels(source)

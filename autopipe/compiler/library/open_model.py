@@ -1,7 +1,7 @@
-"""A model whose sizes are known only when it is called: one library for likely sizes each.
+"""A model with dynamic shapes: a library for each specialized size, and one for all sizes.
 
 model({"x": image of 1x3x640x640})     # lib.0.so, made for 640 x 640
-model({"x": image of 1x3x352x96})      # lib.so, which serves every size
+model({"x": image of 1x3x352x96})      # lib.so, for every size
 """
 
 from collections import OrderedDict
@@ -24,10 +24,10 @@ from autopipe.host.memory import give_back, resident
 _KEPT: Final = 8
 """Sizes whose buffers are kept."""
 _FRESH: Final = 16
-"""New sizes after which memory that no tensor needs is given back: TVM keeps what it has allocated
+"""New sizes after which unused memory is released: TVM keeps what it has allocated
 for each size."""
 _HELD: Final = 64 << 20
-"""Bytes that the process may have grown by since then; more is given back at the next new size."""
+"""Bytes that the process may grow by since then; more is released at the next new size."""
 
 
 class OpenModel(Described):
@@ -40,12 +40,12 @@ class OpenModel(Described):
         weights: Mapping[str, Sequence[object]],
         threads: KernelThreads,
     ) -> None:
-        """Take the machine of each library, and its weights, by the name of the file."""
+        """Hold the machine of each library and its weights, by file name."""
         self.signature = signature
         self.machines, self._weights = machines, weights
         self._entries = {
-            tuple(one.sizes[name] for name in signature.dimensions): one.library
-            for one in signature.entries
+            tuple(entry.sizes[name] for name in signature.dimensions): entry.library
+            for entry in signature.entries
         }
         self._open = [port.name for port in signature.inputs if port.dimensions]
         self._ready: OrderedDict[tuple[object, ...], LoadedModel] = OrderedDict()
@@ -65,11 +65,11 @@ class OpenModel(Described):
         """Run one inference as `LoadedModel` does.
 
         With `generic`, the library for every size runs it, even where there is one for this size.
-        Raises ConfigError besides where a size is out of its range.
+        Raises ConfigError also where a size is out of its range.
         """
-        named = name_inputs(self.signature.inputs, inputs)
+        arrays = name_inputs(self.signature.inputs, inputs)
         infer = partial(self._run_model, generic=generic)
-        return self._threads.run_limited(self._limits, limit, infer, named, outputs)
+        return self._threads.run_limited(self._limits, limit, infer, arrays, outputs)
 
     @property
     def last_called(self) -> LoadedModel:
@@ -89,7 +89,7 @@ class OpenModel(Described):
     ) -> dict[str, np.ndarray]:
         try:
             key = (generic, *[np.shape(inputs[name]) for name in self._open])
-        except KeyError:  # an input is missing, which is told before anything is kept
+        except KeyError:  # a missing input is reported before the model is cached
             key = (generic,)
         if key not in self._ready:
             self._build_model(key, inputs, generic=generic)
@@ -103,7 +103,7 @@ class OpenModel(Described):
     def _build_model(
         self, key: tuple[object, ...], inputs: Mapping[str, np.ndarray], *, generic: bool
     ) -> None:
-        """Make the model for the sizes of inputs ready, under a key."""
+        """Load the model for the sizes of inputs, and cache it under a key."""
         from tvm_ffi import Shape
 
         ports, dimensions = self.signature.inputs, self.signature.dimensions
@@ -111,17 +111,17 @@ class OpenModel(Described):
         sizes = solve_sizes(ports, dimensions, shapes)
         library = (None if generic else self._entries.get(tuple(sizes.values()))) or LIBRARY
         steps = Shape(tuple(sizes[name] // dimensions[name].multiple for name in sorted(sizes)))
-        fixed = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
+        static_signature = self.signature.model_copy(update={"inputs": self.signature.at(sizes)})
         weights = [steps, *self._weights[library]]
         try:
-            model = LoadedModel(fixed, self.machines[library], weights, self._threads)
+            model = LoadedModel(static_signature, self.machines[library], weights, self._threads)
         except MemoryError as error:
             raise StageError(f"no memory for inputs with {format_sizes(sizes)}") from error
         self._ready[key] = model
         self._release_memory()
 
     def _release_memory(self) -> None:
-        """Give back memory of sizes that were not asked for lately."""
+        """Release memory of the sizes least recently used."""
         if len(self._ready) > _KEPT:
             self._ready.popitem(last=False)
         self._fresh += 1

@@ -2,8 +2,8 @@
 
 TVM legalizes and compiles the model. No pass of a build, no fusion, no layout change and no
 schedule is applied, and the weights are the imported ones; only the loops of a sum are put in an
-order that LLVM makes vectors of, which leaves the bits of all results (`row_order`). It shares
-with a build: TVM's definitions of operators, what NaN is where numbers are compared, the parser of
+order that LLVM vectorizes, which leaves the bits of all results (`row_order`). It shares
+with a build: TVM's definitions of operators, the order of NaN in comparisons, the parser of
 the model file, and LLVM. A fault there stays unseen.
 """
 
@@ -19,7 +19,7 @@ from tvm.relax import transform
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
-from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how ops are legalized
+from autopipe.compiler.arithmetic import (  # noqa: F401 - they register legalizations of ops
     float_order,
     integer_division,
     wrapping_integers,
@@ -38,30 +38,30 @@ def _run_cases(request: call.Answer) -> call.Answer:
     folder = Path(request["model"])
     model = ImportedModel.read(folder)
     inputs, outputs = ([port.name for port in ports] for ports in (model.inputs, model.outputs))
-    stored = module_io.load_weights(folder / "weights.safetensors")
-    weights = [tvm.runtime.tensor(stored[name]) for name in model.weights]
+    stored_weights = module_io.load_weights(folder / "weights.safetensors")
+    weights = [tvm.runtime.tensor(stored_weights[name]) for name in model.weights]
     try:
         machine = _compile_reference(folder / "module.json")
         for case, file in request["cases"]:
-            given = load_file(case)
-            arguments = [tvm.runtime.tensor(given[name]) for name in inputs]
-            result = machine["main"](*arguments, *make_size_arguments(model, given), *weights)
+            case_inputs = load_file(case)
+            arguments = [tvm.runtime.tensor(case_inputs[name]) for name in inputs]
+            result = machine["main"](*arguments, *make_size_arguments(model, case_inputs), *weights)
             results = [result] if hasattr(result, "numpy") else list(result)
             values = [np.asarray(result.numpy(), order="C") for result in results]
             arrays.save(dict(zip(outputs, values, strict=True)), Path(file))
-    except Exception as error:  # TVM raises what it likes
+    except Exception as error:  # TVM raises errors of many types
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise StageError(lines[-1]) from error
     return {"outputs": outputs}
 
 
 def make_size_arguments(
-    model: ImportedModel | BuiltLibrary, given: Mapping[str, np.ndarray]
+    model: ImportedModel | BuiltLibrary, input_arrays: Mapping[str, np.ndarray]
 ) -> list[object]:
-    """Return what `main` takes for open sizes: how many multiples each has."""
+    """Return the shape argument of `main` for dynamic sizes: the multiples of each."""
     if not model.dimensions:
         return []
-    shapes = {name: array.shape for name, array in given.items()}
+    shapes = {name: array.shape for name, array in input_arrays.items()}
     sizes = solve_sizes(model.inputs, model.dimensions, shapes)
     steps = [sizes[name] // model.dimensions[name].multiple for name in sorted(sizes)]
     return [tvm_ffi.Shape(steps)]

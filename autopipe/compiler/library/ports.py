@@ -1,4 +1,4 @@
-"""Inputs of a library, compared with what it takes."""
+"""Check the inputs and output arrays of a call against the signature of a library."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -27,13 +27,15 @@ def name_inputs(ports: Sequence[Port], inputs: Inputs) -> Arrays:
         return inputs
     arrays = inputs if isinstance(inputs, list | tuple) else [inputs]
     if len(arrays) != len(ports):
-        wanted = ", ".join(f"{port.name!r} {describe_port(port)}" for port in ports)
-        raise ConfigError(f"{len(arrays)} inputs are given; the model takes {len(ports)}: {wanted}")
+        descriptions = ", ".join(f"{port.name!r} {describe_port(port)}" for port in ports)
+        raise ConfigError(
+            f"{len(arrays)} inputs are given; the model takes {len(ports)}: {descriptions}"
+        )
     return {port.name: array for port, array in zip(ports, arrays, strict=True)}
 
 
 def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the inputs as arrays, or raise a ConfigError that says which one does not fit."""
+    """Return the inputs as arrays. Raises ConfigError naming an input that does not fit."""
     arrays = {}
     for port in ports:
         name = port.name
@@ -53,10 +55,10 @@ def check_inputs(ports: Sequence[Port], inputs: Mapping[str, np.ndarray]) -> dic
     return arrays
 
 
-def check_names(ports: Sequence[Port], given: Iterable[str], kind: str = "input") -> None:
-    """Raise a ConfigError for an input, or another kind of port, that the model does not have."""
+def check_names(ports: Sequence[Port], array_names: Iterable[str], kind: str = "input") -> None:
+    """Raise ConfigError for the name of an input or output that the model does not have."""
     names = [port.name for port in ports]
-    for name in given:
+    for name in array_names:
         if name not in names:
             close = get_close_matches(name, names, 1)
             does = "takes" if kind == "input" else "returns"
@@ -65,31 +67,31 @@ def check_names(ports: Sequence[Port], given: Iterable[str], kind: str = "input"
 
 
 def check_buffers(ports: Sequence[Port], buffers: Mapping[str, np.ndarray]) -> None:
-    """Raise a ConfigError for an array that can not take the output of its name.
+    """Raise ConfigError for an array that cannot take the output of its name.
 
-    Dimensions that only a call decides may have any size; `check_size` compares them.
+    Data-dependent dimensions may have any size; `check_size` compares them.
     """
     check_names(ports, buffers, "output")
     for port in ports:
         if port.name not in buffers:
             continue
-        array, what = buffers[port.name], f"the array for output {port.name!r}"
+        array, subject = buffers[port.name], f"the array for output {port.name!r}"
         if not isinstance(array, np.ndarray):
-            raise ConfigError(f"{what} is a {type(array).__name__}")
+            raise ConfigError(f"{subject} is a {type(array).__name__}")
         fits = len(array.shape) == len(port.shape) and all(
             size in (wanted, -1) for size, wanted in zip(port.shape, array.shape, strict=True)
         )
         if not fits or array.dtype != _to_dtype(port.dtype):
             raise ConfigError(
-                f"{what} is {array.dtype} {list(array.shape)}; the model returns "
+                f"{subject} is {array.dtype} {list(array.shape)}; the model returns "
                 f"{describe_port(port)}"
             )
         if not (array.flags.c_contiguous and array.flags.writeable):
-            raise ConfigError(f"{what} is read-only or not contiguous in C order")
+            raise ConfigError(f"{subject} is read-only or not contiguous in C order")
 
 
 def check_size(name: str, buffer: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Raise a ConfigError where a call returned another shape than that of its array."""
+    """Raise ConfigError where a call returned another shape than that of its array."""
     if buffer.shape != shape:
         raise ConfigError(f"output {name!r} is {list(shape)}; its array {list(buffer.shape)}")
 
@@ -100,7 +102,7 @@ def _to_dtype(name: str) -> np.dtype:
 
 
 def describe_port(port: Port) -> str:
-    """Return dtype and shape of an input or output in words; `?` is a size that a call decides."""
+    """Format dtype and shape of an input or output; `?` is a data-dependent size."""
     return f"{port.dtype} [{', '.join(port.words)}]"
 
 
@@ -109,27 +111,27 @@ def solve_sizes(
     dimensions: Mapping[str, Dimension],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Sizes:
-    """Return the size of each dimension, from the shapes of the inputs that have open sizes.
+    """Solve for the size of each dynamic dimension from the shapes of the inputs.
 
     Raises ConfigError where an input is missing, has another rank, contradicts another one, or a
     size is out of its range or no multiple.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for port in ports:
         if port.dimensions:
             if port.name not in shapes:
                 check_names(ports, shapes)
                 raise ConfigError(f"input {port.name!r} {describe_port(port)} is missing")
-            _bind_sizes(port, dimensions, shapes[port.name], found)
+            _bind_sizes(port, dimensions, shapes[port.name], sizes)
     for port in ports:
-        _check_sums(port, shapes.get(port.name, ()), found)
-    return {name: found[name] for name in dimensions}
+        _check_sums(port, shapes.get(port.name, ()), sizes)
+    return {name: sizes[name] for name in dimensions}
 
 
 def _bind_sizes(
-    port: Port, dimensions: Mapping[str, Dimension], shape: tuple[int, ...], found: dict[str, int]
+    port: Port, dimensions: Mapping[str, Dimension], shape: tuple[int, ...], sizes: dict[str, int]
 ) -> None:
-    """Add the sizes that one input has."""
+    """Add the dynamic sizes of one input to `sizes`."""
     if len(shape) != len(port.shape):
         raise ConfigError(
             f"input {port.name!r} has {len(shape)} dimensions; the model takes "
@@ -139,19 +141,19 @@ def _bind_sizes(
         if name not in dimensions:  # a fixed size, or a sum
             continue
         where = f"input {port.name!r}: dimension {axis} ({name}) is {size}"
-        if found.setdefault(name, size) != size:
-            raise ConfigError(f"{where}, and {found[name]} in another place")
+        if sizes.setdefault(name, size) != size:
+            raise ConfigError(f"{where}, and {sizes[name]} in another place")
         if reason := dimensions[name].refusal(size):
             raise ConfigError(f"{where}, which {reason}")
 
 
-def _check_sums(port: Port, shape: tuple[int, ...], found: Sizes) -> None:
-    """Compare sizes that are sums of others, as `past + new` is."""
+def _check_sums(port: Port, shape: tuple[int, ...], sizes: Sizes) -> None:
+    """Check sizes that are sums of others, such as `past + new`."""
     for axis, (extent, size) in enumerate(zip(port.dimensions, shape, strict=False)):
-        if not extent or extent in found or not found.keys() >= set(list_dimension_names(extent)):
+        if not extent or extent in sizes or not sizes.keys() >= set(list_dimension_names(extent)):
             continue
-        if size != (wanted := evaluate_size(extent, found)):
+        if size != (expected_size := evaluate_size(extent, sizes)):
             raise ConfigError(
                 f"input {port.name!r}: dimension {axis} ({extent}) is {size}, "
-                f"and should be {wanted}"
+                f"and should be {expected_size}"
             )

@@ -1,10 +1,10 @@
-"""Puts the loop over a row of results inside the loops of their sums, for what is compared with.
+"""Move the loop over a row of results inside the reduction loops, for reference results.
 
-TVM's loops sum one result after the other, which reads the second operand of a product against its
-order and lets LLVM make no vectors of it. Each result still adds the same terms in the same order,
+TVM's loops sum one result after the other, which reads the second operand of a matmul against its
+order, so that LLVM does not vectorize it. Each result still adds the same terms in the same order,
 so its bits stay. The reference `plain` and the check of a schedule use it, and no build does.
 
-Example: a product of [128, 384] by [384, 1536], in float32.
+Example: a matmul of [128, 384] by [384, 1536], in float32.
 
     for i, j, k in 128, 1536, 384:                 # before: b is read at steps of 6 KiB
         c[i, j] += a[i, k] * b[k, j]
@@ -21,7 +21,7 @@ from tvm.s_tir.schedule import SBlockRV
 
 
 def reorder_reductions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a module with the last loop over results innermost in each sum of its functions."""
+    """Move the last spatial loop of each reduction of a module innermost."""
     result = tvm.IRModule(module.functions, attrs=module.attrs)
     for name, function in module.functions_items():
         if isinstance(function, tirx.PrimFunc):
@@ -40,13 +40,13 @@ def _reorder_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
         before = schedule.copy()
         try:
             _reorder_loops(schedule, block)
-        except ScheduleError:  # such as loops that are not one inside the other: slow, and right
+        except ScheduleError:  # such as loops that are not perfectly nested: slow, and right
             schedule = before
     return schedule.mod["main"]
 
 
 def _reorder_loops(schedule: Schedule, block: SBlockRV) -> None:
-    """Move the last loop over results inside those of the sum. Raises ScheduleError."""
+    """Move the last spatial loop of a block inside its reduction loops. Raises ScheduleError."""
     loops = schedule.get_loops(block)
     kinds = [axis.iter_type for axis in schedule.get(block).iter_vars]
     if len(kinds) != len(loops):

@@ -1,4 +1,4 @@
-"""Runs a compiled library: numpy arrays in and out, by name.
+"""Run a compiled library: numpy arrays in and out, by name.
 
 Only TVM's runtime library (3 MB) is loaded, through tvm-ffi. That takes 0.1 seconds; `import tvm`
 with the compiler would take one or two.
@@ -46,7 +46,7 @@ _CPU, _POOLED = 1, 2
 
 
 Model = LoadedModel | OpenModel | ModelInstances
-"""What is loaded: called with numpy arrays by name."""
+"""A loaded model: called with numpy arrays by name."""
 
 
 def load_model(
@@ -62,15 +62,15 @@ def load_model(
     `weights` are the bytes of a safetensors file, by default that of the folder, mapped; weights
     that are aligned in it are used where they are. `instances` share libraries and weights, and run
     at the same time, each on `threads` threads; None are those of the signature. Loading runs code
-    of the libraries: check their digests first. Raises StageError if this TVM can not run them.
+    of the libraries: check their digests first. Raises StageError if this TVM cannot run them.
     """
 
     def tensors(names: Collection[str]) -> dict[str, object]:
         data = map_weights(folder / WEIGHTS) if weights is None else weights
         return _read_weights(data, names, frozenset(signature.halves))
 
-    called = signature.model_copy(update={"threads": threads or signature.threads})
-    return load_with(folder, called, tensors, instances=instances)
+    adjusted_signature = signature.model_copy(update={"threads": threads or signature.threads})
+    return load_with(folder, adjusted_signature, tensors, instances=instances)
 
 
 def map_weights(path: Path) -> np.ndarray:
@@ -92,7 +92,7 @@ def load_with(
 ) -> Model:
     """Load the libraries in a folder; `of` returns weights by name. Raises what `load_model` does.
 
-    `steps` are the multiples of each size, of a library for one size of a model with open ones.
+    `steps` are the multiples of each dynamic size, for a library that is specialized for one size.
     """
     shorten_spin()
     _load_runtime()
@@ -107,8 +107,8 @@ def load_with(
         {library: _load_machine(folder / library, devices) for library in names}
         for _ in range(instances)
     ]
-    stored = of(list(dict.fromkeys(name for each in names.values() for name in each)))
-    weights = {library: [stored[name] for name in each] for library, each in names.items()}
+    stored_weights = of(list(dict.fromkeys(name for each in names.values() for name in each)))
+    weights = {library: [stored_weights[name] for name in each] for library, each in names.items()}
     for library, machine in machines[0].items():
         weights[library] = _prepare_weights(machine, library, weights[library])
     models = [_make_instance(signature, each, weights, steps) for each in machines]
@@ -143,7 +143,7 @@ def load_artifact(library: Path, threads: int | None = None) -> Model:
 
 
 def load_kernel(library: Path, name: str) -> "Function":
-    """Return a kernel of a library, to be called with tensors. Raises StageError."""
+    """Load a kernel of a library, to be called with tensors. Raises StageError."""
     from tvm_ffi import load_module
 
     shorten_spin()
@@ -170,21 +170,23 @@ def _load_machine(library: Path, devices: Sequence[int]) -> "Module":
 
 
 def _prepare_weights(machine: "Module", library: str, weights: Sequence[Any]) -> list[object]:
-    """Return the weights as a library takes them, which states whether these are its own."""
+    """Convert weights by the library's own function, if it has one, which also checks them."""
     try:
         prepare = machine[PREPARE]
     except AttributeError:
         return list(weights)
     try:
-        prepared = list(prepare(*weights))
+        prepared_weights = list(prepare(*weights))
     except (RuntimeError, ValueError, TypeError) as error:
         raise StageError(f"{library} takes other weights: {find_last_line(error)}") from error
-    stored = {weight.data_ptr() for weight in weights}
-    return [one if one.data_ptr() in stored else _move_to_large_pages(one) for one in prepared]
+    stored_addresses = {weight.data_ptr() for weight in weights}
+    return [
+        w if w.data_ptr() in stored_addresses else _move_to_large_pages(w) for w in prepared_weights
+    ]
 
 
 def _move_to_large_pages(weight: Any) -> object:  # noqa: ANN401 - a tensor of TVM
-    """Return a copy of a weight that was transformed, which TVM puts into pages of 4 KiB."""
+    """Copy a transformed weight, which TVM allocates in pages of 4 KiB, to huge pages."""
     if str(weight.dtype) != "float32":
         return weight
     array = np.from_dlpack(weight)
@@ -207,34 +209,34 @@ def _load_runtime() -> None:
 def _read_weights(
     data: np.ndarray, names: Collection[str], halves: frozenset[str]
 ) -> dict[str, object]:
-    """Return weights as tensors, by name; those of `halves` are stored in float16, and widened.
+    """Return weights as tensors by name; those of `halves` are stored as float16, cast to float32.
 
     They share the memory of `data` where that is aligned; the others are copied once.
     """
     try:
-        stored = read_header(data.data)
-        views = {name: view_weight(data, stored[name]) for name in names}
+        header = read_header(data.data)
+        views = {name: view_weight(data, header[name]) for name in names}
     except (ValueError, KeyError) as error:
         raise StageError(f"{WEIGHTS} can not be read: {error}") from error
-    for name in halves & stored.keys():
-        if (dtype := stored[name].dtype) != "float16":
+    for name in halves & header.keys():
+        if (dtype := header[name].dtype) != "float16":
             raise StageError(f"{WEIGHTS}: {name} is {dtype} instead of float16")
-    copied = [name for name in names if name in halves or views[name].ctypes.data % ALIGNMENT]
-    arena = Arena(sum(2 * views[name].nbytes + ALIGNMENT for name in copied))
-    for name in copied:  # as they are called
+    copied_names = [name for name in names if name in halves or views[name].ctypes.data % ALIGNMENT]
+    arena = Arena(sum(2 * views[name].nbytes + ALIGNMENT for name in copied_names))
+    for name in copied_names:  # in the order of their use
         view = views[name]
         views[name] = arena.take(view.shape, np.float32 if name in halves else view.dtype)
         np.copyto(views[name], view)
     return {
-        name: as_tensor(view, bfloat16=stored[name].dtype == "bfloat16")
+        name: as_tensor(view, bfloat16=header[name].dtype == "bfloat16")
         for name, view in views.items()
     }
 
 
 def as_tensor(array: np.ndarray, *, bfloat16: bool = False) -> object:
-    """Return an array as a tensor that shares its memory.
+    """Wrap an array as a tensor that shares its memory.
 
-    Numpy hands out no bfloat16 itself: an array of it, or one of uint16 that holds such.
+    Numpy has no bfloat16: pass an ml_dtypes array, or the bits as uint16 with `bfloat16`.
     """
     from tvm_ffi import Shape, dtype, from_dlpack, get_global_func
 

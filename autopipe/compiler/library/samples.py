@@ -1,7 +1,7 @@
 """Inputs of a model in a file that a user made: arrays by name, as `numpy.savez` writes them.
 
-The file is read as far as the model's inputs go and no further: an array is read only if its header
-says just the shape and dtype that the model takes.
+Only the model's inputs are read from the file, and an array only if its header states exactly the
+shape and dtype that the model takes.
 """
 
 import os
@@ -29,9 +29,9 @@ SUFFIX: Final = ".npz"
 _AROUND: Final = 1 << 20
 """Bytes of headers, at most."""
 _UNNAMED: Final = "arr_0"
-"""What `numpy.savez` calls the first array that it is given without a name."""
+"""Name of the first unnamed array in `numpy.savez`."""
 _HEADERS: Final = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
-"""By version: bytes of its length, and what reads it."""
+"""By version: bytes of the length field, and the parser."""
 _LONGEST_HEADER: Final = 10_000
 """Bytes; numpy takes no longer ones."""
 
@@ -39,9 +39,9 @@ _LONGEST_HEADER: Final = 10_000
 def load(
     path: Path, ports: Sequence[Port], limits: Mapping[str, int] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return an array for each input of a model, out of a `.npz` file.
+    """Read an array for each input of a model from a `.npz` file.
 
-    `limits` is of how many entries the values of an input choose. Raises ConfigError, in a line
+    `limits` is the number of rows that an input indexes. Raises ConfigError, in a line
     that names the file, where an input is missing or does not fit, and for what is no such file.
     """
     with _open_archive(path, sum(_count_bytes(port) for port in ports)) as archive:
@@ -56,15 +56,15 @@ def load(
 def check_file(
     path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension] = MappingProxyType({})
 ) -> None:
-    """Raise ConfigError unless a `.npz` file has these inputs; others are not looked at.
+    """Raise ConfigError unless a `.npz` file has these inputs; other arrays are ignored.
 
-    `dimensions` are the open sizes of the model; a file has its own ones, which `read_sizes`
-    returns.
+    `dimensions` are the dynamic dimensions of the model; `read_sizes` returns their sizes in a
+    file.
     """
     with _open_archive(path) as archive:
         members = _map_members(archive, ports)
-        found = _read_sizes(archive, members, ports, dimensions)
-        for port in (port.at(found) for port in ports):
+        sizes = _read_sizes(archive, members, ports, dimensions)
+        for port in (port.at(sizes) for port in ports):
             if port.name not in members:
                 raise ConfigError(_describe_missing(port, members))
             with archive.open(members[port.name]) as member:
@@ -72,9 +72,9 @@ def check_file(
 
 
 def read_sizes(path: Path, ports: Sequence[Port], dimensions: Mapping[str, Dimension]) -> Sizes:
-    """Return the open sizes that the inputs in a `.npz` file have.
+    """Read the dynamic sizes of the inputs in a `.npz` file.
 
-    Raises ConfigError where an input is missing or a size is none that the model takes.
+    Raises ConfigError where an input is missing or the model does not take a size.
     """
     with _open_archive(path) as archive:
         return _read_sizes(archive, _map_members(archive, ports), ports, dimensions)
@@ -97,36 +97,38 @@ def _read_sizes(
 
 
 @contextmanager
-def _open_archive(path: Path, held: int | None = None) -> Iterator[zipfile.ZipFile]:
-    """Open a file, of so many bytes of arrays if that is known."""
+def _open_archive(path: Path, array_bytes: int | None = None) -> Iterator[zipfile.ZipFile]:
+    """Open a `.npz` file, and check its size against `array_bytes` if that is known."""
     try:
         with foreign.open_regular_file(path) as file:
-            _check_size(os.fstat(file.fileno()).st_size, held)
+            _check_size(os.fstat(file.fileno()).st_size, array_bytes)
             with zipfile.ZipFile(file) as archive:
                 yield archive
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except Exception as error:  # noqa: BLE001 - zip files and headers raise what their parsers do
+    except Exception as error:  # noqa: BLE001 - zipfile and numpy raise many types
         raise ConfigError(f"{path}: not a .npz file: {format_value(error, 200)}") from None
 
 
-def _check_size(size: int, held: int | None) -> None:
-    """Refuse a file that holds more than arrays of so many bytes."""
-    if held is not None and size > held + held // 100 + _AROUND:
-        raise ConfigError(f"{size} bytes are more than the inputs of the model, {held} bytes")
+def _check_size(size: int, array_bytes: int | None) -> None:
+    """Raise ConfigError for a file that is larger than its arrays."""
+    if array_bytes is not None and size > array_bytes + array_bytes // 100 + _AROUND:
+        raise ConfigError(
+            f"{size} bytes are more than the inputs of the model, {array_bytes} bytes"
+        )
 
 
 def _map_members(archive: zipfile.ZipFile, ports: Sequence[Port]) -> dict[str, str]:
-    """Return the member that holds each array, by the array's name."""
+    """Map the name of each array to its member of the archive."""
     members = archive.namelist()
-    found = {member.removesuffix(".npy"): member for member in members}
-    if len(found) < len(members):
+    members_by_name = {member.removesuffix(".npy"): member for member in members}
+    if len(members_by_name) < len(members):
         raise ConfigError("two arrays have one name")
-    if len(ports) == 1 and list(found) == [_UNNAMED]:
-        return {ports[0].name: found[_UNNAMED]}
-    return found
+    if len(ports) == 1 and list(members_by_name) == [_UNNAMED]:
+        return {ports[0].name: members_by_name[_UNNAMED]}
+    return members_by_name
 
 
 def _check_names(members: Mapping[str, str], ports: Sequence[Port]) -> None:
@@ -136,10 +138,10 @@ def _check_names(members: Mapping[str, str], ports: Sequence[Port]) -> None:
             raise ConfigError(_describe_missing(port, members))
     for name in members:
         if name not in names:
-            meant = find_closest(name, names)
+            closest_name = find_closest(name, names)
             hint = (
-                f"did you mean '{format_value(meant)}'?"
-                if meant
+                f"did you mean '{format_value(closest_name)}'?"
+                if closest_name
                 else f"it takes {_format_names(names)}"
             )
             raise ConfigError(f"the model has no input '{format_value(name)}'; {hint}")
@@ -158,7 +160,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, port: Port) -> np.ndarray:
 
 
 def _check_header(member: IO[bytes], port: Port) -> bool:
-    """Return whether the array is stored by columns. Raises ConfigError if it does not fit."""
+    """Tell whether an array is in Fortran order. Raises ConfigError if it does not fit."""
     shape, fortran, dtype = _read_header(member, port.name)
     if shape != port.shape or dtype != np.dtype(port.dtype):
         raise ConfigError(
@@ -178,7 +180,7 @@ def _read_header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, n
 
 
 def _check_limit(name: str, array: np.ndarray, limit: int) -> None:
-    """Refuse an index of a row that is not there; a table of one may be of unknown size."""
+    """Raise ConfigError for an index out of range; a table of one row may be of unknown size."""
     if limit > 1 and array.size and not -limit <= array.min() <= array.max() < limit:
         worst = array.max() if array.max() >= limit else array.min()
         raise ConfigError(
@@ -187,8 +189,8 @@ def _check_limit(name: str, array: np.ndarray, limit: int) -> None:
 
 
 def _describe_missing(port: Port, members: Mapping[str, str]) -> str:
-    there = f"there is {_format_names(list(members))}" if members else "there is nothing"
-    return f"input '{format_value(port.name)}' {describe_port(port)} is missing; {there}"
+    available = f"there is {_format_names(list(members))}" if members else "there is nothing"
+    return f"input '{format_value(port.name)}' {describe_port(port)} is missing; {available}"
 
 
 def _count_bytes(port: Port) -> int:

@@ -1,4 +1,4 @@
-"""A model that is called again and again, and keeps what it remembers in between.
+"""Calls of a recurrent model step by step, with states kept between the calls.
 
 Example: a cell of a network for speech takes `x` and `h`, and returns `y` and `h_next`.
 
@@ -6,7 +6,7 @@ Example: a cell of a network for speech takes `x` and `h`, and returns `y` and `
     for x in frames:
         y = stream({"x": x})["y"]
 
-A state stays where the model has put it: the tensor that one call returns is given to the next one.
+A state is not copied: the tensor that one call returns is an argument of the next one.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class StreamCall(NamedTuple):
     """A call of a stream."""
 
     arrays: Arrays
-    """Inputs that were checked."""
+    """Checked inputs."""
     held: Held
     """The other inputs: states after an earlier step."""
     states: Mapping[str, str]
@@ -44,7 +44,7 @@ class StreamCall(NamedTuple):
 
 
 class Streamed(Protocol):
-    """What a stream needs of a model."""
+    """The methods of a model that a stream calls."""
 
     signature: Signature
 
@@ -71,17 +71,20 @@ class Stream:
     ) -> None:
         inputs = {port.name: port for port in model.signature.inputs}
         outputs = {port.name: port for port in model.signature.outputs}
-        for given, made in states.items():
-            for name, known, what in ((given, inputs, "input"), (made, outputs, "output")):
-                if name not in known:
+        for input_name, output_name in states.items():
+            for name, ports, kind in (
+                (input_name, inputs, "input"),
+                (output_name, outputs, "output"),
+            ):
+                if name not in ports:
                     raise ConfigError(
-                        f"the model has no {what} {name!r}; it has {', '.join(known)}"
+                        f"the model has no {kind} {name!r}; it has {', '.join(ports)}"
                     )
-            one, two = inputs[given], outputs[made]
-            if (one.shape, one.dtype) != (two.shape, two.dtype):
+            input_port, output_port = inputs[input_name], outputs[output_name]
+            if (input_port.shape, input_port.dtype) != (output_port.shape, output_port.dtype):
                 raise ConfigError(
-                    f"output {made!r} {describe_port(two)} can not be input {given!r} "
-                    f"{describe_port(one)}"
+                    f"output {output_name!r} {describe_port(output_port)} cannot be "
+                    f"input {input_name!r} {describe_port(input_port)}"
                 )
         self._model, self._names = model, dict(states)
         self._kept = [inputs[name] for name in states]
@@ -100,23 +103,23 @@ class Stream:
     ) -> dict[str, np.ndarray]:
         """Run one step on the inputs that are not states; return the outputs that are not states.
 
-        All else is as in a call of the model; after an error the states are those before it.
+        Arguments are those of a call of the model; after an error the states are those before it.
         """
         arrays = check_inputs(self._free, inputs) | self._start
         check_buffers(self._returned, outputs)
         step = StreamCall(arrays, self._held, self._names)
-        returned, self._held = self._model.step(step, outputs=outputs, limit=limit)
+        results, self._held = self._model.step(step, outputs=outputs, limit=limit)
         self._start = {}
-        return returned
+        return results
 
     def reset(self, start: Mapping[str, np.ndarray] | None = None) -> None:
-        """Begin anew, with the given states by input name, and zeros for those not given.
+        """Restart with states by input name, zeros by default.
 
         Raises ConfigError for a name, shape or dtype that is not the model's.
         """
         zeros = {port.name: np.zeros(port.shape, port.dtype) for port in self._kept}
-        given = check_inputs(self._kept, {**zeros, **(start or {})})
-        self._start = {name: array.copy() for name, array in given.items()}
+        arrays = check_inputs(self._kept, {**zeros, **(start or {})})
+        self._start = {name: array.copy() for name, array in arrays.items()}
         self._held = {}
 
     @property

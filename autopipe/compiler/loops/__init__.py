@@ -1,1 +1,1 @@
-"""Loops and indices of PrimFuncs: what they read, how they divide, and copies of them."""
+"""Loops and indices of PrimFuncs: reads, divisions, domains and copies."""

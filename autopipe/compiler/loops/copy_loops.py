@@ -1,4 +1,4 @@
-"""Copies loop nests: TVM wants each variable bound once in a function."""
+"""Copy loop nests: TVM requires that each variable is bound once in a function."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,32 +10,32 @@ from tvm.s_tir import SBlock
 
 
 def copy_loop_nest(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
-    """Return a loop nest with variables of its own, and with some buffers in place of others."""
+    """Copy a loop nest with fresh variables, and replace buffers by the pairs (old, new)."""
     loops: list[tirx.For] = []
     binds: list[tirx.Bind | tirx.Let] = []
-    allocated: list[tirx.AllocBuffer] = []
+    allocations: list[tirx.AllocBuffer] = []
     tvm_ffi.structural_walk(
         nest,
         [
             (tirx.For, loops.append),
             ((tirx.Bind, tirx.Let), binds.append),
-            ((tirx.AllocBuffer, tirx.DeclBuffer), allocated.append),
+            ((tirx.AllocBuffer, tirx.DeclBuffer), allocations.append),
         ],
     )
-    known = [*(loop.loop_var for loop in loops), *(bind.var for bind in binds)]
-    known += [one.buffer for one in allocated]
+    variables = [*(loop.loop_var for loop in loops), *(bind.var for bind in binds)]
+    variables += [allocation.buffer for allocation in allocations]
     for block in list_blocks(nest):
-        known += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
-    changes = [*((var, tirx.Var(var.name, var.ty)) for var in known), *buffers]
+        variables += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
+    changes = [*((var, tirx.Var(var.name, var.ty)) for var in variables), *buffers]
 
     def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
-        return next((new for known, new in changes if known.same_as(var)), var)
+        return next((new for old, new in changes if old.same_as(var)), var)
 
     return tvm_ffi.structural_map(nest, (tvm.ir.Var, replaced))
 
 
 def list_blocks(nest: tirx.Stmt) -> list[SBlock]:
-    """Return the blocks of a nest, the outermost first."""
+    """List the blocks of a loop nest, the outermost first."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(nest, (SBlock, blocks.append))
     return blocks

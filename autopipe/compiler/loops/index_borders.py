@@ -1,7 +1,7 @@
-"""Find where the indices in a loop change their form: at borders of clamps, guards and turns.
+"""Find the iterations at which indices of a loop change form: clamps, guards and wraps.
 
 A minimum, a maximum and a comparison have one outcome on each side of a border, and a quotient is
-one number between two. `codegen/split_at_borders.py` splits loops there.
+constant between two borders. `codegen/split_at_borders.py` splits loops there.
 
 Example: in a loop over 0 <= i < 512, `min(i + 3, 511)` is `i + 3` for i < 509, and the remainder
 `(i + 500) % 512` is `i - 12` from 12 on.
@@ -20,31 +20,31 @@ from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import GE, GT, LE, LT, For, IntImm, Max, Min, PrimFunc, Stmt
 
 _SIZE: Final = 1 << 16
-"""Most that a size probably is."""
+"""Assumed upper bound of dynamic sizes."""
 
 _TURNS: Final = 2
-"""Most times that a divided index goes around in a loop that is split for it."""
+"""Most wraps of a divided index in a loop that is split for it."""
 
 _INDICES: Final = {"int32", "int64"}
 COMPARISONS: Final = (LT, LE, GT, GE)
 _REMAINDERS: Final = (tirx.FloorMod, tirx.Mod)
 _DIVISIONS: Final = (*_REMAINDERS, tirx.FloorDiv, tirx.Div)
 SIDES: Final = (*COMPARISONS, Min, Max)
-"""What has another outcome on each side of a border."""
+"""Nodes whose outcome changes at a border."""
 
 _CHOICES: Final = (*SIDES, *_DIVISIONS)
 
 
 def find_choices(axis: Var, part: "Iterations", ranges: "Ranges") -> list["IndexForm"]:
-    """Return what has one form in most of some iterations; `axis` is the variable of the loop."""
+    """Find expressions with one form in most of some iterations of a loop over `axis`."""
     return _Scope.of(axis, part, ranges).choices()
 
 
 def has_choices(body: Stmt) -> bool:
-    """Tell whether there are indices that may have several forms."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(body, (_CHOICES, found.append))
-    return any(map(is_of_indices, found))
+    """Tell whether a body has indices that may have several forms."""
+    choices: list[Any] = []
+    tvm_ffi.structural_walk(body, (_CHOICES, choices.append))
+    return any(map(is_of_indices, choices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Ranges:
 
     known: Analyzer
     likely: Analyzer
-    """With sizes between 0 and `_SIZE`, which tells on which side of a border most of a loop is."""
+    """With sizes from 0 to `_SIZE`, to estimate on which side of a border most of a loop is."""
 
     @classmethod
     def of(cls, function: PrimFunc) -> "Ranges":
-        """Return the ranges of all loops, and likely ones of what is only known at run time."""
+        """Collect the ranges of all loops, and assumed ranges of dynamic sizes."""
         ranges = cls(Analyzer(), Analyzer())
 
         def bind_loop(loop: For) -> None:
@@ -65,120 +65,120 @@ class Ranges:
                 bind_size(loop.loop_var)
                 return
             for analyzer in (ranges.known, ranges.likely):
-                known = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
-                analyzer.bind(loop.loop_var, known)
+                loop_range = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
+                analyzer.bind(loop.loop_var, loop_range)
 
         def bind_size(var: Var) -> None:
             dtype = str(var.ty)
             if dtype in _INDICES:
-                likely = tvm.ir.Range(tirx.const(0, dtype), tirx.const(_SIZE, dtype))
-                ranges.likely.bind(var, likely)
+                size_range = tvm.ir.Range(tirx.const(0, dtype), tirx.const(_SIZE, dtype))
+                ranges.likely.bind(var, size_range)
 
         for param in function.params:
             bind_size(param)
         tvm_ffi.structural_walk(
-            function.body, [(For, bind_loop), (tirx.Bind, lambda one: bind_size(one.var))]
+            function.body, [(For, bind_loop), (tirx.Bind, lambda bind: bind_size(bind.var))]
         )
         return ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """Iterations of a loop, and what they do."""
+    """A range of iterations of a loop, and its body."""
 
     first: Expr
     end: Expr
     body: Stmt
 
-    def loop(self, old: For, known: Analyzer) -> For:
-        """Return a loop of these iterations."""
-        extent = known.simplify(self.end - self.first)
+    def loop(self, old: For, analyzer: Analyzer) -> For:
+        """Build a loop over these iterations."""
+        extent = analyzer.simplify(self.end - self.first)
         return For(old.loop_var, self.first, extent, old.kind, self.body, None, old.annotations)
 
-    def most(self, known: Analyzer) -> int:
-        """Return how many there are at most."""
-        return int(known.const_int_bound(self.end - self.first).max_value)
+    def most(self, analyzer: Analyzer) -> int:
+        """Return the upper bound of the number of iterations."""
+        return int(analyzer.const_int_bound(self.end - self.first).max_value)
 
     def decided(self, choices: Sequence["IndexForm"]) -> "Iterations":
-        """Return the iterations for which choices have their usual outcomes."""
+        """Restrict iterations to those where choices have their outcomes; substitute these."""
         first, end = self.first, self.end
         for choice in choices:
             first = reduce(tirx.max, choice.begins, first)
             end = reduce(tirx.min, choice.ends, end)
 
         def outcome(node: Expr) -> Expr:
-            return next((one.outcome for one in choices if one.node.same_as(node)), node)
+            return next((choice.outcome for choice in choices if choice.node.same_as(node)), node)
 
         return Iterations(first, end, tvm_ffi.structural_map(self.body, (_CHOICES, outcome)))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexForm:
-    """An expression that has one form in most of a loop."""
+    """An expression with one form in most of a loop."""
 
     node: Any
     outcome: Expr
-    """That form."""
+    """The form of the expression there."""
     begins: Sequence[Expr]
-    """Iterations from which on it may have it."""
+    """Lower bounds of the iterations with that form."""
     ends: Sequence[Expr]
-    """Iterations before which it has it."""
+    """Exclusive upper bounds of the iterations with that form."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Where in a loop a number becomes negative, or ceases to be so."""
+    """The iteration of a loop at which an expression changes sign."""
 
     falls: bool
-    """Whether it becomes negative."""
+    """Whether the expression becomes negative."""
     least: Expr
-    """The first iteration after that, and the one for the last of all steps of loops inside."""
+    """The first iteration after the change, as minimum and maximum over the inner loops."""
     most: Expr
 
     @property
     def begins(self) -> list[Expr]:
-        """Return the iteration from which on it is negative, if it falls."""
+        """The iteration from which on the expression is negative, if it falls."""
         return [self.most] if self.falls else []
 
     @property
     def ends(self) -> list[Expr]:
-        """Return the iteration before which it is negative, if it rises."""
+        """The iteration before which the expression is negative, if it rises."""
         return [] if self.falls else [self.least]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What indices in a part of a loop are made of."""
+    """The variables of indices in a part of a loop."""
 
     axis: Var
     """The variable of the loop."""
     part: Iterations
     ranges: Ranges
     binds: list[tuple[Var, Expr]] = field(default_factory=list)
-    """Variables that are bound in the loop."""
+    """Variables bound in the loop."""
     inner: list[For] = field(default_factory=list)
-    """Loops in the loop."""
+    """Inner loops."""
 
     @classmethod
     def of(cls, axis: Var, part: Iterations, ranges: Ranges) -> "_Scope":
-        """Return the scope of a part."""
+        """Collect the bindings and inner loops of a part."""
         scope = cls(axis, part, ranges)
 
-        def bind(one: tirx.Bind) -> None:
-            scope.binds.append((one.var, one.value))
+        def bind(node: tirx.Bind) -> None:
+            scope.binds.append((node.var, node.value))
 
         tvm_ffi.structural_walk(part.body, [(tirx.Bind, bind), (For, scope.inner.append)])
         return scope
 
     def choices(self) -> list[IndexForm]:
-        """Return the choices that have one outcome in most of the part."""
+        """List the choices with one outcome in most of the part."""
         nodes: list[Any] = []
         tvm_ffi.structural_walk(self.part.body, (_CHOICES, nodes.append))
-        made = (self._analyze_choice(node) for node in nodes if is_of_indices(node))
-        return [one for one in made if one is not None]
+        forms = (self._analyze_choice(node) for node in nodes if is_of_indices(node))
+        return [form for form in forms if form is not None]
 
     def _analyze_choice(self, node: Expr) -> IndexForm | None:
-        """Return a choice, or None if its borders are not known for all loops inside."""
+        """Find the usual outcome of a choice, or None if its border is not affine in the loop."""
         if isinstance(node, _DIVISIONS):
             return self._analyze_division(node)
         sign = self._inline_bindings(build_difference(node))
@@ -192,7 +192,7 @@ class _Scope:
         return IndexForm(node, _choose_outcome(node, is_first=before != change.falls), begins, ends)
 
     def _analyze_division(self, node: Expr) -> IndexForm | None:
-        """Return a quotient or remainder where few quotients are possible."""
+        """Find the usual form of a quotient or remainder, or None if it takes many quotients."""
         size = int(node.b) if isinstance(node.b, IntImm) else 0
         dividend = self._inline_bindings(node.a)
         linear = detect_linear_equation(dividend, [self.axis])
@@ -209,18 +209,18 @@ class _Scope:
         below = self._find_sign_change(dividend - (quotient + 1) * size)
         if above is None or below is None:
             return None
-        whole = tirx.const(quotient, str(node.ty))
-        outcome = node.a - quotient * size if isinstance(node, _REMAINDERS) else whole
+        constant = tirx.const(quotient, str(node.ty))
+        outcome = node.a - quotient * size if isinstance(node, _REMAINDERS) else constant
         return IndexForm(node, outcome, above.begins + below.begins, above.ends + below.ends)
 
     def _find_sign_change(self, sign: Expr) -> _Change | None:
-        """Return where `sign` becomes negative or ceases to be; None if that is not known."""
+        """Find the sign change of an expression along the loop, or None if it is not affine."""
         linear = detect_linear_equation(sign, [self.axis])
         if len(linear) == 0 or not isinstance(linear[0], IntImm) or int(linear[0]) == 0:
             return None
-        step, known = int(linear[0]), self.ranges.known
+        step, analyzer = int(linear[0]), self.ranges.known
         borders = [
-            known.simplify(find_border(step, rest)) for rest in self._find_extremes(linear[1])
+            analyzer.simplify(find_border(step, rest)) for rest in self._find_extremes(linear[1])
         ]
         if not borders:
             return None
@@ -228,38 +228,43 @@ class _Scope:
         return _Change(step < 0, least, most)
 
     def _find_extremes(self, rest: Expr) -> list[Expr]:
-        """Return the least and the largest value for all loops inside; nothing if not known."""
-        axes = [one.loop_var for one in self.inner]
+        """Return minimum and maximum over all inner loops; an empty list if unknown."""
+        axes = [loop.loop_var for loop in self.inner]
         parts = detect_linear_equation(rest, axes) if axes else [rest]
         if len(parts) == 0 or not self._is_outside(parts[-1]):
             return []
         least = most = parts[-1]
-        for factor, one in zip(parts[:-1], self.inner, strict=True):
-            if not all(map(is_number, (factor, one.min, one.extent))):
+        for factor, inner_loop in zip(parts[:-1], self.inner, strict=True):
+            if not all(map(is_number, (factor, inner_loop.min, inner_loop.extent))):
                 return []
-            ends = [int(factor) * int(at) for at in (one.min, one.min + one.extent - 1)]
+            ends = [
+                int(factor) * int(at)
+                for at in (inner_loop.min, inner_loop.min + inner_loop.extent - 1)
+            ]
             least, most = least + min(ends), most + max(ends)
         return [least, most]
 
     def _is_outside(self, expr: Expr) -> bool:
-        """Tell whether an expression is known before the loop, and nothing is loaded for it."""
-        own = [self.axis, *(var for var, _ in self.binds)]
-        used: list[Any] = []
-        tvm_ffi.structural_walk(expr, ((TensorLoad, Call, tirx.Let, Var), used.append))
-        return all(isinstance(one, Var) and not any(map(one.same_as, own)) for one in used)
+        """Tell whether an expression is loop-invariant and loads nothing."""
+        loop_variables = [self.axis, *(var for var, _ in self.binds)]
+        nodes: list[Any] = []
+        tvm_ffi.structural_walk(expr, ((TensorLoad, Call, tirx.Let, Var), nodes.append))
+        return all(
+            isinstance(node, Var) and not any(map(node.same_as, loop_variables)) for node in nodes
+        )
 
     def _inline_bindings(self, expr: Expr) -> Expr:
-        """Return an expression without variables that are bound in the loop."""
+        """Substitute the variables that are bound in the loop."""
 
         def value(var: Var) -> Expr:
-            bound = (value for one, value in self.binds if one.same_as(var))
+            bound = (value for variable, value in self.binds if variable.same_as(var))
             return next(map(self._inline_bindings, bound), var)
 
         return tvm_ffi.structural_map(expr, (Var, value)) if self.binds else expr
 
 
 def build_difference(node: Expr) -> Expr:
-    """Return what is negative where a comparison holds, or the first operand is taken."""
+    """Return a difference that is negative where a comparison holds or the first operand wins."""
     if isinstance(node, LT):
         return node.a - node.b
     if isinstance(node, GT):
@@ -272,10 +277,10 @@ _Number = TypeVar("_Number", int, Expr)
 
 
 def find_border(step: int, rest: _Number) -> _Number:
-    """Return the first iteration of which `step * i + rest` has the other sign."""
+    """Return the first iteration at which `step * i + rest` has changed its sign."""
     size = abs(step)
-    found = size - 1 - rest if step > 0 else rest + size
-    return found if size == 1 else found // size
+    distance = size - 1 - rest if step > 0 else rest + size
+    return distance if size == 1 else distance // size
 
 
 def _choose_outcome(node: Expr, *, is_first: bool) -> Expr:
@@ -285,10 +290,10 @@ def _choose_outcome(node: Expr, *, is_first: bool) -> Expr:
 
 
 def is_number(expr: Expr) -> bool:
-    """Tell whether an expression is a number."""
+    """Tell whether an expression is an integer constant."""
     return isinstance(expr, IntImm)
 
 
 def is_of_indices(node: Expr) -> bool:
-    """Tell whether the operands of a node are integers as indices are."""
+    """Tell whether the operands of a node have the type of indices."""
     return str(node.a.ty) in _INDICES

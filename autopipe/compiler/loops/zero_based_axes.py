@@ -1,7 +1,7 @@
-"""Has axes begin at zero, and reductions of nothing or of one step write what they come to.
+"""Shift axes to begin at zero, and remove reductions of zero or one step.
 
-Schedules count from zero. TVM's loops for a reduction of nothing write nothing at all. And what has
-one step reduces nothing: it is scheduled as what it computes, in vectors.
+Schedules count from zero. TVM's loops for an empty reduction write nothing at all. And a reduction
+of one step is element-wise: it is scheduled as such, in vectors.
 
 Example: the sums of columns 3 to 9 of [8, 9], of the rows of a tensor [8, 0], which are zeros, and
 of the rows of [8, 1].
@@ -32,18 +32,18 @@ _Part = TypeVar("_Part", bound=tvm.ir.Node)
 
 
 def begin_at_zero(function: PrimFunc) -> bool:
-    """Tell whether all loops and axes of blocks begin at zero, or where sizes say."""
+    """Tell whether all axes of blocks begin at zero or at a dynamic size."""
     starts: list[Any] = []
 
-    def block(one: SBlock) -> None:
-        starts.extend(axis.dom.min for axis in one.iter_vars)
+    def block(node: SBlock) -> None:
+        starts.extend(axis.dom.min for axis in node.iter_vars)
 
     tvm_ffi.structural_walk(function.body, (SBlock, block))
     return not any(map(_is_shifted, starts))
 
 
 def normalize_domains(function: PrimFunc) -> PrimFunc:
-    """Return a function whose axes begin at zero, and whose reductions reduce two steps or more."""
+    """Shift the axes of a function to begin at zero; remove reductions of fewer than two steps."""
     body = function.body
     if not begin_at_zero(function):
         body = tvm_ffi.structural_map(body, (For, _shift_loop))
@@ -67,7 +67,7 @@ def _shift_loop(loop: For) -> For:
 
 def _shift_block(realize: SBlockRealize) -> SBlockRealize:
     old = realize.block
-    known = Analyzer()
+    analyzer = Analyzer()
     if not any(_is_shifted(axis.dom.min) for axis in old.iter_vars):
         return realize
     shifts = [(axis.var, axis.var + axis.dom.min) for axis in old.iter_vars]
@@ -76,7 +76,7 @@ def _shift_block(realize: SBlockRealize) -> SBlockRealize:
         for axis in old.iter_vars
     ]
     pairs = zip(realize.iter_values, old.iter_vars, strict=True)
-    values = [known.simplify(value - axis.dom.min) for value, axis in pairs]
+    values = [analyzer.simplify(value - axis.dom.min) for value, axis in pairs]
     reads, writes = (
         [_substitute_variables(r, shifts) for r in some] for some in (old.reads, old.writes)
     )
@@ -89,19 +89,19 @@ def _shift_block(realize: SBlockRealize) -> SBlockRealize:
 
 
 def _remove_reduction(realize: SBlockRealize) -> SBlockRealize:
-    """Return a block that reduces nothing, or one step, as one that writes what that comes to."""
+    """Replace a reduction block of zero or one steps by one that writes the result."""
     old = realize.block
     pairs = list(zip(old.iter_vars, realize.iter_values, strict=True))
-    kept = [(axis, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
-    reduced = [(axis, value) for axis, value in pairs if axis.iter_type != _SPATIAL]
-    lengths = [axis.dom.extent for axis, _ in reduced]
+    spatial_axes = [(axis, value) for axis, value in pairs if axis.iter_type == _SPATIAL]
+    reduction_axes = [(axis, value) for axis, value in pairs if axis.iter_type != _SPATIAL]
+    lengths = [axis.dom.extent for axis, _ in reduction_axes]
     extents = {int(n) if isinstance(n, IntImm) else None for n in lengths}
-    first = [(axis.var, axis.dom.min) for axis, _ in reduced]
+    first = [(axis.var, axis.dom.min) for axis, _ in reduction_axes]
     if old.init is not None and 0 in extents:
         reads, body = [], old.init
     elif old.init is not None and extents == {1}:
         reads, body = (
-            [_substitute_variables(one, first) for one in old.reads],
+            [_substitute_variables(region, first) for region in old.reads],
             _inline_single_step(old, first),
         )
     else:
@@ -109,17 +109,17 @@ def _remove_reduction(realize: SBlockRealize) -> SBlockRealize:
     if body is None:
         return realize
     block = SBlock(
-        [axis for axis, _ in kept], reads, old.writes, old.name_hint, body,
+        [axis for axis, _ in spatial_axes], reads, old.writes, old.name_hint, body,
         annotations=old.annotations,
     )  # fmt: skip
-    return SBlockRealize([value for _, value in kept], realize.predicate, block)
+    return SBlockRealize([value for _, value in spatial_axes], realize.predicate, block)
 
 
 def _inline_single_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | None:
-    """Return what a reduction of one step writes; None where it has several results.
+    """Inline the single step of a reduction; None for several results.
 
-    `first` are the axes of steps with what they begin at. The result begins with what it would be
-    before the step.
+    `first` are the reduction axes with their first values. The accumulator is replaced by its
+    initial value.
     """
     start, step = block.init, block.body
     if not (isinstance(start, BufferStore) and isinstance(step, BufferStore)):
@@ -128,29 +128,29 @@ def _inline_single_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | N
         return None
 
     def before(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Expr:
-        own = load.source.same_as(step.buffer)
-        return start.value if own else mutator.default_mutate(load)
+        is_accumulator = load.source.same_as(step.buffer)
+        return start.value if is_accumulator else mutator.default_mutate(load)
 
     value = tvm_ffi.structural_mutate(step.value, [(TensorLoad, before)])
     return BufferStore(step.buffer, _substitute_variables(value, first), step.indices)
 
 
 def _remove_trivial_loop(loop: For) -> Stmt:
-    """Return the body of a loop of no turn, or a plain one of one, that no block in it asks for.
+    """Return the body of an empty or serial one-step loop whose variable is not used.
 
-    Any other kind of loop is a schedule, which stays for who refuses those.
+    Any other kind of loop is part of a schedule, and stays for the checks that refuse those.
     """
     turns = int(loop.extent) if isinstance(loop.extent, IntImm) else math.inf
     if turns > 1 or (turns and loop.kind != ForKind.SERIAL):
         return loop
-    found: list[Var] = []
-    tvm_ffi.structural_walk(loop.body, (Var, found.append))
-    return loop if any(map(loop.loop_var.same_as, found)) else loop.body
+    variables: list[Var] = []
+    tvm_ffi.structural_walk(loop.body, (Var, variables.append))
+    return loop if any(map(loop.loop_var.same_as, variables)) else loop.body
 
 
 def _substitute_variables(part: _Part, values: list[tuple[Var, Any]]) -> _Part:
     def variable(var: Var, _: object) -> Expr:
-        return next((value for one, value in values if one.same_as(var)), var)
+        return next((value for old, value in values if old.same_as(var)), var)
 
-    made: _Part = tvm_ffi.structural_mutate(part, [(tvm.ir.Var, variable)])
-    return made
+    new_part: _Part = tvm_ffi.structural_mutate(part, [(tvm.ir.Var, variable)])
+    return new_part

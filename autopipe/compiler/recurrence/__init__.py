@@ -1,11 +1,11 @@
-"""Recurrent layers as one PrimFunc: what a layer computes, and its plain loops.
+"""Recurrent layers as one PrimFunc: the parameters of a layer, and its reference loops.
 
-`form` says all that a layer depends on, `cells` has the arithmetic of LSTM, GRU and the simple
-recurrent network, and `plain` writes the loops that define the result. A template writes fast ones
-for the same form.
+`form` holds the parameters of a layer, `cells` the arithmetic of LSTM, GRU and the simple recurrent
+network, and `plain` writes the loops that define the result. A template writes fast loops for the
+same form.
 
-The products of the inputs are no part of it. They do not wait for the step before, so they are one
-matrix product for all steps, in a function of its own:
+The matmul of the inputs is not part of it. It does not depend on the previous step, so it is one
+matmul for all steps, in a function of its own:
 
     x = inputs @ W + bias                          # [steps, batch, directions * gates * hidden]
     for step in range(steps):

@@ -1,8 +1,8 @@
-"""The arithmetic of cells: what a step makes of the sums, element by element.
+"""The element-wise arithmetic of recurrent cells.
 
 A step has one or two phases. Each multiplies a state with the recurrent weights of some gates, and
-writes states from the sums. A GRU that resets its state before the product has two: it knows what
-to multiply for the last gate only when the reset gate is known.
+writes states from the sums. A GRU that resets its state before the matmul has two: the operand of
+its last gate depends on the reset gate.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +18,16 @@ from autopipe.compiler.recurrence.form import Activation, Recurrence
 
 
 class CellScope(Protocol):
-    """What can be read of one hidden unit in one step."""
+    """The values of one hidden unit in one step."""
 
     def total(self, gate: int) -> Expr:
         """Return the sum of a gate."""
 
     def entry(self, gate: int) -> Expr:
-        """Return the part of a gate that comes from the input."""
+        """Return the contribution of the input to a gate."""
 
     def state(self, name: str) -> Expr:
-        """Return a state as it was before the step, or as an earlier write left it."""
+        """Return the current value of a state: from before the step, or of an earlier write."""
 
     def peephole(self, gate: int) -> Expr:
         """Return the weight between the cell and a gate."""
@@ -35,25 +35,25 @@ class CellScope(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A state that is written."""
+    """An assignment to a state."""
 
     target: str
-    """`h` or `c`, or what lasts for a step only."""
+    """`h`, `c`, or a temporary of the step."""
     value: Callable[[CellScope], Expr]
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A product of a state, and what is made of it."""
+    """A matmul of a state with recurrent weights, and the states written from it."""
 
     source: str
-    """The state that is multiplied."""
+    """The state that is the operand of the matmul."""
     gates: tuple[int, ...]
-    """The gates it is multiplied for."""
+    """The gates whose weights are multiplied."""
     writes: tuple[Write, ...]
-    """In order; a later one sees what an earlier one has written."""
+    """In order; a later one reads the results of earlier ones."""
     without: frozenset[int] = frozenset()
-    """Gates whose sum has the recurrent bias in it and not the input's part."""
+    """Gates whose sum begins with the recurrent bias, not with the input's contribution."""
 
 
 _Function = Callable[[Expr], Expr]
@@ -144,7 +144,7 @@ def _clip_value(form: Recurrence, value: Expr) -> Expr:
 
 def _apply_activation(function: Activation, value: Expr) -> Expr:
     alpha, beta = (tirx.const(parameter, value.ty) for parameter in (function.alpha, function.beta))
-    zero, one = (tirx.const(constant, value.ty) for constant in (0, 1))
+    zero, unit = (tirx.const(constant, value.ty) for constant in (0, 1))
 
     def sloped(x: Expr) -> Expr:
         return tirx.Select(x >= zero, x, alpha * x)
@@ -153,21 +153,21 @@ def _apply_activation(function: Activation, value: Expr) -> Expr:
         return tirx.Select(x > alpha, x, zero)
 
     def elu(x: Expr) -> Expr:
-        return tirx.Select(x >= zero, x, alpha * (tirx.exp(x) - one))
+        return tirx.Select(x >= zero, x, alpha * (tirx.exp(x) - unit))
 
     def softplus(x: Expr) -> Expr:
-        return tirx.max(x, zero) + tirx.log(one + tirx.exp(-tirx.abs(x)))
+        return tirx.max(x, zero) + tirx.log(unit + tirx.exp(-tirx.abs(x)))
 
     functions: Mapping[str, _Function] = {
         "affine": lambda x: alpha * x + beta,
         "elu": elu,
-        "hardsigmoid": lambda x: tirx.max(tirx.min(alpha * x + beta, one), zero),
+        "hardsigmoid": lambda x: tirx.max(tirx.min(alpha * x + beta, unit), zero),
         "leakyrelu": sloped,
         "relu": lambda x: tirx.max(x, zero),
         "scaledtanh": lambda x: alpha * tirx.tanh(beta * x),
         "sigmoid": tirx.sigmoid,
         "softplus": softplus,
-        "softsign": lambda x: x / (one + tirx.abs(x)),
+        "softsign": lambda x: x / (unit + tirx.abs(x)),
         "tanh": tirx.tanh,
         "thresholdedrelu": threshold,
     }

@@ -1,6 +1,6 @@
-"""Recurrent layers whose steps or batch were open, once both are known.
+"""Specialize recurrent layers of dynamic steps or batch for static sizes.
 
-Then they have their form again, which templates go by.
+Templates match the form of a layer, which needs static sizes.
 """
 
 import tvm
@@ -13,17 +13,17 @@ from autopipe.compiler.recurrence.plain import build_loops
 
 
 def bind_recurrent_sizes(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a module whose recurrent layers have numbers for what is no longer open."""
+    """Rebuild the recurrent layers of a module whose steps and batch have become static."""
     if not any(open_form(function) for function in module.functions.values()):
         return module
-    settler = _Settler(module)
+    specializer = _Specializer(module)
     for variable, function in graph_functions(module):
-        settler.builder_.update_func(variable, settler.visit_expr(function))
-    return relax.transform.DeadCodeElimination()(settler.builder_.get())
+        specializer.builder_.update_func(variable, specializer.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(specializer.builder_.get())
 
 
 def open_form(function: object) -> Recurrence | None:
-    """Return the form of a function that is a recurrent layer of open sizes, or None."""
+    """Return the form of a function that is a recurrent layer with dynamic sizes, or None."""
     if not isinstance(function, tirx.PrimFunc):
         return None
     form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
@@ -31,15 +31,15 @@ def open_form(function: object) -> Recurrence | None:
 
 
 @mutator
-class _Settler(PyExprMutator):
-    """Puts a function for certain sizes into the place of one for all."""
+class _Specializer(PyExprMutator):
+    """Replaces calls of recurrent layers with dynamic sizes by specialized ones."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._module = module
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        """Rewrite a call of a recurrent layer with open sizes."""
+        """Rewrite a call of a recurrent layer with dynamic sizes."""
         call = self.visit_expr_post_order(call)
         if find_callee(call) is None:
             return call
@@ -47,11 +47,11 @@ class _Settler(PyExprMutator):
         steps, batch, _ = call.args[1].fields[0].ty.shape.values if form else (None,) * 3
         if form is None or not (isinstance(steps, tirx.IntImm) and isinstance(batch, tirx.IntImm)):
             return call
-        fixed = form.model_copy(update={"steps": int(steps), "batch": int(batch)})
-        function = self.builder_.add_func(build_loops(fixed), form.kind.lower())
+        static_form = form.model_copy(update={"steps": int(steps), "batch": int(batch)})
+        function = self.builder_.add_func(build_loops(static_form), form.kind.lower())
         return relax.call_tir(function, call.args[1], list(_list_result_types(call)))
 
 
 def _list_result_types(call: relax.Call) -> list[tvm.ir.Type]:
-    (found,) = call.ty_args
-    return list(found.fields) if isinstance(found, relax.TupleType) else [found]
+    (result_type,) = call.ty_args
+    return list(result_type.fields) if isinstance(result_type, relax.TupleType) else [result_type]

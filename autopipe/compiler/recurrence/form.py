@@ -1,4 +1,4 @@
-"""What a recurrent layer computes, as data: all that its loops are written from."""
+"""The parameters of a recurrent layer, from which its loops are written."""
 
 from typing import Annotated, Final, Literal
 
@@ -13,19 +13,19 @@ GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """Gates by kind of cell, in ONNX's order: i, o, f, c of an LSTM and z, r, h of a GRU."""
 
 PEEPHOLES: Final = 3
-"""Gates of an LSTM that see the cell: i, o and f."""
+"""Gates of an LSTM with a peephole: i, o and f."""
 
 COUNTS: Final = ("zero", "total")
-"""Whole numbers for each column of weights that are bytes: the byte that stands for zero, and the
-sum of the column, less that byte for each."""
+"""Integers for each column of int8 weights: the zero point, and the sum of the column, less the
+zero point of each element."""
 
 _Size = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Open = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""A size that is 0 where it is known only when the model runs."""
+"""A size; 0 if it is dynamic."""
 
 
 class Activation(Frozen, frozen=True):
-    """A function of one number."""
+    """A unary activation function."""
 
     name: Literal[
         "affine", "elu", "hardsigmoid", "leakyrelu", "relu", "scaledtanh", "sigmoid", "softplus",
@@ -39,7 +39,7 @@ class Direction(Frozen, frozen=True):
     """One pass over the steps."""
 
     reverse: bool
-    """Whether it begins with the last step."""
+    """Whether the pass begins with the last step."""
     activations: tuple[Activation, ...]
     """f, g and h of an LSTM, f and g of a GRU, f of a simple network."""
 
@@ -55,26 +55,26 @@ class Recurrence(Frozen, frozen=True):
     """One or two."""
     dtype: Literal["float32", "float64"] = "float32"
     clip: float | None = None
-    """What goes into the activations of gates stays between this and its negative."""
+    """Inputs of the gates' activations are clipped to this magnitude."""
     coupled: bool = False
     """Whether the forget gate of an LSTM is 1 minus its input gate."""
     peepholes: bool = False
-    """Whether gates of an LSTM see the cell."""
+    """Whether gates of an LSTM have peepholes to the cell."""
     reset_after: bool = False
-    """Whether a GRU resets the product of the state (`linear_before_reset`), or the state."""
+    """Whether a GRU resets the matmul of the state (`linear_before_reset`), or the state."""
     lengths: bool = False
-    """Whether each sequence of the batch has a length of its own."""
+    """Whether sequences of the batch have individual lengths."""
     initial: bool = False
-    """Whether the states begin with given values; else with zeros."""
+    """Whether the initial states are inputs; otherwise they are zero."""
     resting: bool = False
-    """Whether the first step multiplies no state, since that is zero and all weights are finite."""
+    """Whether the first step skips the matmul: the state is zero and all weights are finite."""
     rounded: bool = False
-    """Whether bytes are multiplied: the weights are bytes with a scale and a zero point for each
-    column, and the state is rounded to 256 steps of its range."""
+    """Whether the matmul is quantized: the weights are int8 with a scale and a zero point for each
+    column, and the state is quantized to uint8 dynamically."""
 
     @property
     def is_open(self) -> bool:
-        """Whether steps or batch are known only when the model runs."""
+        """Whether steps or batch are dynamic."""
         return not (self.steps and self.batch)
 
     @property
@@ -84,23 +84,23 @@ class Recurrence(Frozen, frozen=True):
 
     @property
     def columns(self) -> int:
-        """Sums of a step, for one sequence and all directions."""
+        """Sums per step and sequence, over all directions."""
         return len(self.directions) * self.gates * self.hidden
 
     @property
     def idle(self) -> bool:
-        """Whether no step multiplies a state."""
+        """Whether no step has a matmul of the state."""
         return self.resting and self.steps == 1
 
     @property
     def flops(self) -> float:
-        """Operations of the products of states and weights."""
-        multiplied = self.steps - self.resting
-        return 2.0 * multiplied * self.batch * self.hidden * self.columns
+        """Operations of the matmuls of states and weights."""
+        matmul_steps = self.steps - self.resting
+        return 2.0 * matmul_steps * self.batch * self.hidden * self.columns
 
     @property
     def cell(self) -> bool:
-        """Whether there is a second state beside the hidden one."""
+        """Whether there is a cell state besides the hidden state."""
         return self.kind == "LSTM"
 
     @property
@@ -120,8 +120,8 @@ class Recurrence(Frozen, frozen=True):
         if self.initial:
             shapes |= dict.fromkeys(self.states, state)
         dtypes = {"r": "int8", **dict.fromkeys(COUNTS, "int32")} if self.rounded else {}
-        named = {name: (shape, dtypes.get(name, self.dtype)) for name, shape in shapes.items()}
-        return named | ({"lengths": ((self.batch,), "int32")} if self.lengths else {})
+        ports = {name: (shape, dtypes.get(name, self.dtype)) for name, shape in shapes.items()}
+        return ports | ({"lengths": ((self.batch,), "int32")} if self.lengths else {})
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
@@ -133,18 +133,18 @@ class Recurrence(Frozen, frozen=True):
 
     @property
     def states(self) -> tuple[str, ...]:
-        """What a step hands to the next."""
+        """Names of the states that a step passes to the next."""
         return ("h", "c") if self.cell else ("h",)
 
 
 def parse_form(text: str) -> Recurrence | None:
-    """Return the form that a text says, or None if it says none, or one with open sizes."""
+    """Parse a form of static sizes from JSON; None for other text or dynamic sizes."""
     form = parse_any(text)
     return None if form is None or form.is_open else form
 
 
 def parse_any(text: str) -> Recurrence | None:
-    """Return the form that a text says, its sizes open or not, or None if it says none."""
+    """Parse a form of static or dynamic sizes from JSON; None for other text."""
     try:
         return Recurrence.model_validate_json(text)
     except ValidationError:

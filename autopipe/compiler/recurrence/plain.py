@@ -1,4 +1,4 @@
-"""The loops that define what a recurrent layer computes: one step after the other."""
+"""The reference loops of a recurrent layer: one step after the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -22,22 +22,22 @@ from autopipe.compiler.recurrence.rounding import (
 )
 
 BLOCK: Final = "recurrence"
-"""Name of the block that holds all steps."""
+"""Name of the block of all steps."""
 
 _OPAQUE: Final = 8
-"""TVM's kind of a function that fuses with nothing."""
+"""TVM's pattern kind of a function that fuses with nothing."""
 
 _BY_STEP: Final = ("x", "y")
-"""What has a row for each step."""
+"""Tensors with a row for each step."""
 
 
 def make_index(value: int) -> Expr:
-    """Return a constant for indices."""
+    """Build an index constant."""
     return tirx.const(value, "int64")
 
 
 def make_loop(extent: int | Expr) -> AbstractContextManager[Expr]:
-    """Return a loop."""
+    """Open a serial loop from 0."""
     return T.serial(make_index(0), make_index(extent) if isinstance(extent, int) else extent)
 
 
@@ -50,7 +50,7 @@ class Tensors:
 
     @classmethod
     def of(cls, form: Recurrence) -> "Tensors":
-        """Return new buffers."""
+        """Declare the buffers of a form."""
         shapes = form.inputs | {name: (shape, form.dtype) for name, shape in form.outputs.items()}
         sizes = (
             make_index(form.steps) if form.steps else tirx.Var("steps", "int64"),
@@ -66,12 +66,12 @@ class Tensors:
 
     @property
     def steps(self) -> Expr:
-        """Return how many steps there are."""
+        """Return the number of steps."""
         return self["x"].ty.shape[0]
 
     @property
     def batch(self) -> Expr:
-        """Return how many sequences there are."""
+        """Return the number of sequences."""
         return self["x"].ty.shape[1]
 
     def __getitem__(self, name: str) -> tirx.Var:
@@ -79,23 +79,23 @@ class Tensors:
         return self.by_name[name]
 
     def column(self, direction: int, gate: int, unit: Expr) -> Expr:
-        """Return the column of the input in which a gate of a hidden unit is."""
+        """Return the input column of a gate of a hidden unit."""
         form = self.form
         return make_index((direction * form.gates + gate) * form.hidden) + unit
 
     def counts(self, direction: int, gate: int, unit: Expr) -> tuple[Expr, Expr, Expr]:
-        """Return scale, zero point and total of a column of weights that are bytes."""
+        """Return scale, zero point and sum of a column of int8 weights."""
         column = make_index(gate * self.form.hidden) + unit
         scale, zero, total = (self[name][direction, column] for name in ("scale", *COUNTS))
         return scale, zero, total
 
     def length(self, row: Expr) -> Expr:
-        """Return how many steps a sequence has, whatever was given."""
-        given = self["lengths"][row].astype("int64")
-        return tirx.max(tirx.min(given, self.steps), make_index(0))
+        """Return the length of a sequence, clamped to the number of steps."""
+        length = self["lengths"][row].astype("int64")
+        return tirx.max(tirx.min(length, self.steps), make_index(0))
 
     def place(self, direction: int, step: Expr, row: Expr) -> Expr:
-        """Return which position of a sequence is worked on in a step."""
+        """Return the position in a sequence that a step processes."""
         form = self.form
         if not form.directions[direction].reverse:
             return step
@@ -105,32 +105,32 @@ class Tensors:
         return tirx.Select(step < length, length - 1 - step, step)
 
     def first(self, direction: int, name: str, row: Expr, unit: Expr) -> Expr:
-        """Return what a state begins with."""
+        """Return the initial value of a state."""
         if self.form.initial:
             return self[name][direction, row, unit]
         return tirx.const(0, self.form.dtype)
 
     def held(self, step: Expr, row: Expr, new: Expr, old: Expr) -> Expr:
-        """Return a new value, or the old one where the sequence has ended before the step."""
+        """Select the new value, or the old one after the end of the sequence."""
         if not self.form.lengths:
             return new
         return tirx.Select(step < self.length(row), new, old)
 
     def heard(self, step: Expr, row: Expr, value: Expr) -> Expr:
-        """Return a state as the range of bytes is taken from: what has ended is zero in it."""
+        """Return a state for the quantization range: zero after the end of the sequence."""
         if not self.form.lengths:
             return value
         return tirx.Select(step <= self.length(row), value, tirx.const(0, self.form.dtype))
 
     def last(self, row: Expr, value: Expr) -> Expr:
-        """Return what a layer leaves of a state: zero where a sequence has no steps."""
+        """Return the final value of a state: zero for a sequence without steps."""
         if not self.form.lengths:
             return value
         return tirx.Select(self.length(row) > 0, value, tirx.const(0, self.form.dtype))
 
 
 def fill_shape(name: str, shape: Sequence[int], sizes: tuple[Expr, Expr]) -> list[int | Expr]:
-    """Return the shape of an input or output, with steps and batch in the place of open sizes."""
+    """Return the shape of an input or output, with steps and batch for dynamic sizes."""
     steps, batch = sizes
     return [
         make_index(size) if size else steps if name in _BY_STEP and not axis else batch
@@ -156,13 +156,13 @@ class Unit:
         return self.totals[gate]
 
     def entry(self, gate: int) -> Expr:
-        """Return the part of a gate that comes from the input."""
+        """Return the contribution of the input to a gate."""
         tensors = self.tensors
         column = tensors.column(self.direction, gate, self.unit)
         return tensors["x"][tensors.place(self.direction, self.step, self.row), self.row, column]
 
     def start(self, phase: Phase, gate: int) -> Expr:
-        """Return what the sum of a gate begins with."""
+        """Return the initial value of the sum of a gate."""
         if gate in phase.without:
             return self.tensors["bias"][self.direction, self.unit]
         return self.entry(gate)
@@ -179,7 +179,7 @@ class Unit:
 
 
 def build_loops(form: Recurrence) -> tirx.PrimFunc:
-    """Return the function, which takes the form's inputs, then its outputs."""
+    """Build the PrimFunc of a form, which takes its inputs, then its outputs."""
     tensors = Tensors.of(form)
     with IRBuilder() as builder, T.sblock(BLOCK):
         T.reads(*(_slice_buffer(tensors[name]) for name in form.inputs))
@@ -190,11 +190,11 @@ def build_loops(form: Recurrence) -> tirx.PrimFunc:
 
 
 def make_prim_func(tensors: Tensors, body: tirx.Stmt) -> tirx.PrimFunc:
-    """Return a function of the buffers with this body."""
+    """Build a PrimFunc of the buffers with a body."""
     root = SBlock([], [], [], "root", body)
-    realized = SBlockRealize([], tirx.const(True, "bool"), root)  # noqa: FBT003 - TVM's signature
-    made = tirx.PrimFunc(list(tensors.by_name.values()), realized)
-    return made.with_attr(
+    realize = SBlockRealize([], tirx.const(True, "bool"), root)  # noqa: FBT003 - TVM's signature
+    function = tirx.PrimFunc(list(tensors.by_name.values()), realize)
+    return function.with_attr(
         {
             "tirx.noalias": True,
             "s_tir": True,
@@ -237,16 +237,16 @@ class _Loops:
                 self._write_states(phase, step)
             with self._loop_over_units() as (row, unit):
                 zero = tirx.const(0, form.dtype)
-                shown = tensors.held(step, row, self._states["h"][row, unit], zero)
+                hidden_state = tensors.held(step, row, self._states["h"][row, unit], zero)
                 place = tensors.place(direction, step, row)
-                T.buffer_store(tensors["y"], shown, [place, direction, row, unit])
+                T.buffer_store(tensors["y"], hidden_state, [place, direction, row, unit])
         for name in form.states:
             with self._loop_over_units() as (row, unit):
                 value = tensors.last(row, self._states[name][row, unit])
                 T.buffer_store(tensors[f"last_{name}"], value, [direction, row, unit])
 
     def _round_state(self, step: Expr) -> None:
-        """Write the state as bytes whose range is that of all sequences."""
+        """Quantize the state to uint8, with one range for all sequences."""
         tensors, state, ends, span = self._tensors, self._states["h"], self._range, self._span
         none = tirx.const(0, self._form.dtype)
         for end in range(2):

@@ -1,7 +1,7 @@
-"""Which features of a processor a build needs, and whether this processor has them.
+"""The processor features that a build needs, and a check that this processor has them.
 
 On a processor that lacks an instruction, a library ends the process by SIGILL without a message.
-The check is made before the library is loaded, and says which features are missing.
+The check runs before the library is loaded, and names the missing features.
 """
 
 import ctypes
@@ -16,14 +16,14 @@ from autopipe.errors import TargetError
 from autopipe.runtime.features import LINUX_FLAGS
 
 _PRODUCTS = "avx512bf16"
-"""Products of bfloat16."""
+"""Dot products of bfloat16."""
 
 TILES: Final = "amx-tile"
-"""Registers of 16 rows of 64 bytes, Intel's AMX. What computes with them begins as this does."""
+"""AMX tiles: registers of 16 rows of 64 bytes. Names of AMX features share the prefix."""
 _TILED: Final = "amx-"
 ASKS: Final = (158, 0x1023, 18)
-"""How a process asks Linux for these registers: the number of `arch_prctl` on x86-64, what is asked
-for (ARCH_REQ_XCOMP_PERM) and which registers (XFEATURE_XTILE_DATA)."""
+"""The system call that requests AMX tiles: the number of `arch_prctl` on x86-64, the request
+(ARCH_REQ_XCOMP_PERM) and the feature (XFEATURE_XTILE_DATA)."""
 
 _FITTING: Final = ("sapphirerapids", "icelake-server", "cooperlake", "cascadelake")
 """Intel's processors for servers, the best first."""
@@ -51,66 +51,68 @@ def list_required_features(target: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def check_features(machine: str, mcpu: str, features: Collection[str]) -> None:
-    """Raise a TargetError if code for that processor can not run on this one."""
-    here = find_architecture({})
-    if machine != here:
-        raise TargetError(f"built for {machine}, this machine is {here}")
-    lacking = sorted(set(features) - list_host_features())
-    if lacking:
+    """Raise TargetError if code with some features cannot run on this processor."""
+    host = find_architecture({})
+    if machine != host:
+        raise TargetError(f"built for {machine}, this machine is {host}")
+    missing = sorted(set(features) - list_host_features())
+    if missing:
         raise TargetError(
-            f"built for {mcpu}, but this CPU ({read_cpu_model()}) has no {', '.join(lacking)}"
+            f"built for {mcpu}, but this CPU ({read_cpu_model()}) has no {', '.join(missing)}"
         )
 
 
 def check_products(target: Mapping[str, object]) -> None:
-    """Raise a TargetError if the target does not multiply in bfloat16."""
+    """Raise TargetError if the target has no bfloat16 dot products."""
     if _PRODUCTS not in list_required_features(target):
         without = f" without {_PRODUCTS}" if f"-{_PRODUCTS}" in str(target.get("mattr")) else ""
-        told = f"{find_architecture(target)}, {target['mcpu']}{without}"
+        description = f"{find_architecture(target)}, {target['mcpu']}{without}"
         raise TargetError(
-            f"numerics.compute: bfloat16 takes {_PRODUCTS}, which the target lacks: {told}; "
+            f"numerics.compute: bfloat16 takes {_PRODUCTS}, which the target lacks: {description}; "
             "such are cooperlake, sapphirerapids, graniterapids, znver4 and znver5"
         )
 
 
 def list_host_features() -> frozenset[str]:
-    """Return the features of this machine's processor, in LLVM's names.
+    """Return the features of the host's processor, in LLVM's names.
 
-    Those of tiles are among them where Linux lets this process use them, which is asked for.
+    AMX is included if Linux grants this process its use, which is requested here.
     """
     flags = set(f"{_read_cpuinfo('flags')} {_read_cpuinfo('Features')}".split())
-    found = frozenset(name for name, flag in LINUX_FLAGS.items() if flag in flags)
-    if TILES in found and _request_tiles():
-        return found
-    return frozenset(name for name in found if not name.startswith(_TILED))
+    features = frozenset(name for name, flag in LINUX_FLAGS.items() if flag in flags)
+    if TILES in features and _request_tiles():
+        return features
+    return frozenset(name for name in features if not name.startswith(_TILED))
 
 
 @cache
 def _request_tiles() -> bool:
-    """Ask for the registers of tiles. A process that asked keeps them, as its children do."""
+    """Request AMX tiles from Linux, for this process and its children."""
     return ctypes.CDLL(None, use_errno=True).syscall(*ASKS) == 0
 
 
-def find_llvm_name(told: str) -> str:
-    """Return LLVM's name of this machine's processor; `told` is what LLVM takes it for.
+def find_llvm_name(reported_name: str) -> str:
+    """Return LLVM's name of the host's processor, corrected from the name that LLVM reports.
 
-    A hypervisor may hide the model. LLVM then goes by a few features, and names a processor that
-    lacks others. If so, this is the best of Intel's with nothing that is not here.
+    A hypervisor may hide the model. LLVM then infers it from a few features, and names a processor
+    that lacks others. If so, this is the best of Intel's whose features the host has.
     """
     if _read_cpuinfo("vendor_id") != _INTEL:
-        return told
-    has, known = list_host_features(), _list_features(told)
-    fitting = (name for name in _FITTING if known < _list_features(name) <= has)
-    return next(fitting, told)
+        return reported_name
+    host_features, reported_features = list_host_features(), _list_features(reported_name)
+    fitting = (
+        name for name in _FITTING if reported_features < _list_features(name) <= host_features
+    )
+    return next(fitting, reported_name)
 
 
 def _list_features(mcpu: str) -> frozenset[str]:
-    """Return the features of a processor that is named."""
+    """Return the features of a processor by LLVM's name."""
     return frozenset(list_required_features({"kind": "llvm", "mcpu": mcpu, "num_cores": 1}))
 
 
 def read_cpu_model() -> str:
-    """Return the name of this machine's processor."""
+    """Return the name of the host's processor."""
     return _read_cpuinfo("model name") or platform.processor() or platform.machine()
 
 

@@ -1,4 +1,4 @@
-"""Which GPU architecture a build needs, and whether the GPU of this machine can run it."""
+"""The GPU architecture that a build needs, and a check that the host's GPU can run it."""
 
 from collections.abc import Mapping
 
@@ -14,21 +14,21 @@ def find_required_arch(target: Mapping[str, object]) -> str:
 
 
 def check_arch(arch: str) -> None:
-    """Raise a TargetError if kernels for that architecture can not run here."""
-    found = cuda.look()
-    if isinstance(found, str):
-        raise TargetError(f"built for {arch}, but {found}")
-    if not can_run(arch, found.arch):
-        raise TargetError(f"built for {arch}, but this GPU ({found.gpu}) is {found.arch}")
+    """Raise TargetError if the host's GPU cannot run kernels for an architecture."""
+    gpu = cuda.look()
+    if isinstance(gpu, str):
+        raise TargetError(f"built for {arch}, but {gpu}")
+    if not can_run(arch, gpu.arch):
+        raise TargetError(f"built for {arch}, but this GPU ({gpu.gpu}) is {gpu.arch}")
 
 
-def can_run(built: str, here: str) -> bool:
-    """Tell whether a GPU runs the kernels that were built for another architecture.
+def can_run(built_arch: str, gpu_arch: str) -> bool:
+    """Tell whether a GPU of one architecture runs kernels that were built for another.
 
     Kernels for `sm_90a` run on `sm_90a` alone, kernels for `sm_100f` on later members of the same
     family, and kernels for `sm_90` on all later architectures.
     """
-    least, has = (int(arch.strip("sm_af")) for arch in (built, here))
-    if built.endswith("a"):
+    least, has = (int(arch.strip("sm_af")) for arch in (built_arch, gpu_arch))
+    if built_arch.endswith("a"):
         return has == least
-    return has >= least and (not built.endswith("f") or has // 10 == least // 10)
+    return has >= least and (not built_arch.endswith("f") or has // 10 == least // 10)

@@ -1,4 +1,4 @@
-"""Whether code for a target runs on this machine."""
+"""Check that the host can run code for a target."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from autopipe.errors import TargetError
 
 
 def check(target: Mapping[str, object], stage: str | None = None) -> None:
-    """Raise TargetError if it does not; the message says how to leave a stage out that is named.
+    """Raise TargetError if the host cannot run code for a target, with advice for a stage.
 
     `target` is the resolved facts of `Facet.TARGET`.
     """

@@ -1,4 +1,4 @@
-"""Makes TVM's `Target` from the resolved facts of a target."""
+"""Build TVM's `Target` from the resolved facts of a target."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from autopipe.errors import TargetError
 
 
 def make_target(facts: Mapping[str, object]) -> tvm.target.Target:
-    """Return TVM's target for the resolved facts of `Facet.TARGET`.
+    """Build TVM's target from the resolved facts of `Facet.TARGET`.
 
     Raises TargetError for a processor or GPU that LLVM or nvcc does not know, and for anything else
     that TVM refuses.
@@ -24,7 +24,7 @@ def make_target(facts: Mapping[str, object]) -> tvm.target.Target:
 
 
 def make_cpu_target(facts: Mapping[str, object]) -> tvm.target.Target:
-    """Return the processor among the facts: what is compiled for, or the host of the GPU.
+    """Build the target of the processor, which is the host of a GPU.
 
     Raises TargetError for a processor or feature that LLVM does not know. TVM would only log that,
     and compile for `generic`, or without.
@@ -41,20 +41,20 @@ def make_cpu_target(facts: Mapping[str, object]) -> tvm.target.Target:
 
 
 def backend_of(target: tvm.target.Target) -> Backend:
-    """Return what a target is of."""
+    """Return the backend of a target."""
     return BACKENDS[str(target.kind.name)]
 
 
 def find_host_target(target: tvm.target.Target) -> tvm.target.Target:
-    """Return the processor that calls kernels of a target, which may be itself."""
+    """Return the target of the processor that calls kernels: the target itself, or its host."""
     return target if backend_of(target).runs_on_host else target.host
 
 
 def make_host_target(cores: int) -> tvm.target.Target:
-    """Return a target that every processor of this machine's architecture can run.
+    """Build a target that every processor of the host's architecture can run.
 
-    Weights are transformed with code for it: that code has to run on this machine, whatever the
-    model is built for, and has to give the same bits on every machine.
+    Weights are transformed with code for it: that code has to run on the host, for any target of
+    the model, and has to give the same bits on every machine.
     """
     return tvm.target.Target({"kind": "llvm", "num-cores": cores})
 
@@ -74,9 +74,9 @@ def _check_processor(mcpu: str, mtriple: object) -> None:
 def _check_feature(feature: str, entries: Mapping[str, object]) -> None:
     name = feature[1:]
     features = codegen.llvm_get_cpu_features
-    known = features(_make_target({**entries, "mattr": [f"+{name}"]}))
-    if name not in known:
-        near = find_closest(name, map(str, known))
+    known_features = features(_make_target({**entries, "mattr": [f"+{name}"]}))
+    if name not in known_features:
+        near = find_closest(name, map(str, known_features))
         hint = f"; did you mean {feature[0] + near!r}?" if near else ""
         raise TargetError(
             f"target.mattr: LLVM knows no feature {name!r} of {entries['mcpu']}{hint}"

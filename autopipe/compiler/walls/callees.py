@@ -1,4 +1,4 @@
-"""Which functions code may call: those of a declared library, of LLVM and of TVM's runtime."""
+"""The functions that code may call: of a declared library, of LLVM and of TVM's runtime."""
 
 import re
 from functools import cache
@@ -15,9 +15,9 @@ _LABEL: Final = re.compile(r"(\w+) [\w.+-]+( \w+)*", re.ASCII)
 
 
 def find_labelled_library(label: str) -> Library | None:
-    """Return the library that is named in the label of a function, or None if it is not ours."""
-    found = _LABEL.fullmatch(label)
-    return find_library(found[1]) if found else None
+    """Return the declared library that the label of a function names, or None."""
+    match = _LABEL.fullmatch(label)
+    return find_library(match[1]) if match else None
 
 
 def list_externs(library: Library | None) -> frozenset[str]:
@@ -36,15 +36,17 @@ def list_packed(library: Library | None) -> frozenset[str]:
 
 @cache
 def list_intrinsics() -> frozenset[int]:
-    """Return the numbers of LLVM's intrinsics. Asking LLVM for the name of any other crashes."""
+    """Return the IDs of the allowed LLVM intrinsics; looking up the name of others crashes."""
     return frozenset(codegen.llvm_lookup_intrinsic_id(name) for name in names.INTRINSICS) - {0}
 
 
 @cache
 def is_graph_op(name: str) -> bool:
-    """Tell whether an op of the graph is harmless: TVM can lower it to PrimFuncs, or we know it."""
+    """Tell whether a Relax op is harmless: TVM can legalize it to PrimFuncs, or it is listed."""
     family, _, rest = name.removeprefix("relax.").rpartition(".")
     if not name.startswith("relax.") or not rest:
         return False
-    made = family in names.RELAX_FAMILIES and Op.get(name).get_attr("FLegalize") is not None
-    return made or name in names.RELAX_OPS
+    is_legalizable = (
+        family in names.RELAX_FAMILIES and Op.get(name).get_attr("FLegalize") is not None
+    )
+    return is_legalizable or name in names.RELAX_OPS

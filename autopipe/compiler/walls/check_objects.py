@@ -1,4 +1,4 @@
-"""Checks object files before they are linked, and the library that the linker made.
+"""Check object files before they are linked, and the linked library.
 
 No object file of code generation may run code when it is loaded. In a library the linker adds two
 start-up functions of the C library; they are recognised by their names, and no others may be there.
@@ -24,7 +24,7 @@ _LOADERS: Final = {
     "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__cxa_finalize",
     "_Jv_RegisterClasses", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_", "__dso_handle",
 }  # fmt: skip
-"""What the files of the C library take that a linker adds."""
+"""Symbols that the start-up files of the C library import."""
 
 _NEEDED: Final = re.compile(
     r"lib(m|c|pthread|dl|mvec|gcc_s|stdc\+\+)\.so(\.\d+)?|ld-(linux|musl)[\w.-]*\.so\.\d+|"
@@ -34,12 +34,12 @@ _LISTS: Final = {
     (25, 27): (".init_array", "frame_dummy"),
     (26, 28): (".fini_array", "__do_global_dtors_aux"),
 }
-"""Where the loader finds, and how long are, the functions that it calls when a library is loaded
-and unloaded: the section, and the one that a linker puts there."""
+"""By dynamic tags of address and size of the functions that run when a library is loaded or
+unloaded: the section, and the linker's own function in it."""
 
 _CODE: Final = {(".init", 12): 64, (".fini", 13): 64}
-"""Sections that are code to be run then, with the loader's tag of each: the C library's own, which
-only call a profiler, take no more bytes than that."""
+"""Sections of code that runs then, with the dynamic tag of each, and their size at most: that of
+the C library's own, which only call a profiler."""
 
 _TAGS: Final = {
     15: "an RPATH", 29: "a RUNPATH", 22: "relocations of its text", 32: "functions to run first",
@@ -54,7 +54,7 @@ _INDIRECT: Final = frozenset({37, 1032})
 
 
 def look_at_object(data: bytes, name: str) -> None:
-    """Raise ForeignCode if an object file holds something foreign; the message says what."""
+    """Raise ForeignCode, naming the first fault, if an object file does more than compute."""
     try:
         _raise_first(_find_object_faults(elf.Elf.read(data)), name)
     except elf.Malformed as error:
@@ -62,10 +62,10 @@ def look_at_object(data: bytes, name: str) -> None:
 
 
 def look_at_library(data: bytes, name: str) -> None:
-    """Raise ForeignCode if a library holds something foreign; the message says what.
+    """Raise ForeignCode, naming the first fault, if a library does more than compute.
 
     The library has to be as the linker wrote it: its section headers are read, which the loader
-    does not need and which others may have removed.
+    does not need and which `strip` removes.
     """
     try:
         _raise_first(_find_library_faults(elf.Elf.read(data)), name)
@@ -73,9 +73,9 @@ def look_at_library(data: bytes, name: str) -> None:
         raise ForeignCode(f"{name} can not be read: {error}") from None
 
 
-def _raise_first(found: Iterator[str], name: str) -> None:
-    for what in found:
-        raise ForeignCode(f"{name} has {what}")
+def _raise_first(faults: Iterator[str], name: str) -> None:
+    for fault in faults:
+        raise ForeignCode(f"{name} has {fault}")
 
 
 def _find_object_faults(read: elf.Elf) -> Iterator[str]:
@@ -121,36 +121,41 @@ def _find_library_faults(read: elf.Elf) -> Iterator[str]:
 
 
 def _find_loader_orders(read: elf.Elf) -> Iterator[str]:
-    """Yield the orders to the loader that are more than loading."""
+    """Yield dynamic entries that make the loader do more than load the library."""
     dynamic = read.dynamic()
     if not dynamic:
         yield "nothing for the loader"
-    needed = {text for tag, _, text in dynamic if tag == _NEEDED_TAG}
-    beside = set(list_shipped_files())
-    for text in sorted(needed):
-        if _NEEDED.fullmatch(text) is None and text not in beside:
+    needed_names = {text for tag, _, text in dynamic if tag == _NEEDED_TAG}
+    shipped_names = set(list_shipped_files())
+    for text in sorted(needed_names):
+        if _NEEDED.fullmatch(text) is None and text not in shipped_names:
             yield f"need of the library {text!a}"
     for tag, value, text in dynamic:
         if tag == _FLAGS and value & _TEXT_FLAG:
             yield _TAGS[22]
-        if tag in _TAGS and not (tag == 15 and text == _BESIDE and needed & beside):  # noqa: PLR2004 - the RPATH
+        needs_rpath = text == _BESIDE and needed_names & shipped_names
+        if tag in _TAGS and not (tag == 15 and needs_rpath):  # noqa: PLR2004 - the RPATH
             yield f"{_TAGS[tag]}{f' {text!a}' if text else ''}"
 
 
 def _find_start_code(read: elf.Elf) -> Iterator[str]:
-    """Yield the functions that run at loading or unloading, without the linker's own two."""
-    told = {tag: value for tag, value, _ in read.dynamic()}
+    """Yield the functions that run at loading or unloading, other than the linker's own two."""
+    entries = {tag: value for tag, value, _ in read.dynamic()}
     for (name, tag), size in _CODE.items():
         place = next((section for section in read.sections if section.name == name), None)
-        if tag in told and (place is None or place.address != told[tag] or place.size > size):
+        if tag in entries and (place is None or place.address != entries[tag] or place.size > size):
             yield f"code of its own in {name}"
     names = {symbol.value: symbol.name for symbol in read.symbols(elf.SYMBOLS) if symbol.section}
     targets = {place: addend for place, _, addend in read.relocations()}
-    for (tag, length), (name, allowed) in _LISTS.items():
-        if told.get(length, 0) > _POINTER:
-            yield f"{told[length] // _POINTER} functions in {name!a}"
-        elif told.get(length) and names and names.get(targets.get(told.get(tag, 0), -1)) != allowed:
-            yield f"another function than {allowed} in {name!a}"
+    for (tag, length), (name, linker_function) in _LISTS.items():
+        if entries.get(length, 0) > _POINTER:
+            yield f"{entries[length] // _POINTER} functions in {name!a}"
+        elif (
+            entries.get(length)
+            and names
+            and names.get(targets.get(entries.get(tag, 0), -1)) != linker_function
+        ):
+            yield f"another function than {linker_function} in {name!a}"
     for symbol in read.symbols(elf.SYMBOLS):
         if symbol.section and symbol.name in symbols.list_callable_names():
             yield f"a {symbol.name!a} of its own"

@@ -1,4 +1,4 @@
-"""Reads 64-bit ELF files: which symbols they hold, and what the loader does with them.
+"""Read 64-bit ELF files: sections, symbols, relocations and dynamic entries.
 
 Every offset is checked against the size of the file. An offset outside the file is refused.
 """
@@ -18,22 +18,22 @@ _MOST: Final = 1 << 20
 """Entries of a table; TVM's largest models have some thousand."""
 
 MAGIC: Final = b"\x7fELF"
-"""What every ELF file begins with."""
+"""The first bytes of an ELF file."""
 
 OBJECT, SHARED = 1, 3
 """Kinds of files."""
 
 PROGBITS, SYMBOLS, STRINGS, ADDENDS, DYNAMIC, NOBITS, DYNAMIC_SYMBOLS = 1, 2, 3, 4, 6, 8, 11
 CONSTRUCTORS: Final = frozenset({14, 15, 16})
-"""Kinds of sections: of these, what is run when a file is loaded and unloaded."""
+"""Kinds of sections whose functions run when a file is loaded or unloaded."""
 
 INDIRECT = 10
-"""A symbol that a function is called for when a file is loaded."""
+"""Kind of a symbol that a function resolves when a file is loaded (IFUNC)."""
 
 EXECUTABLE, STACK = 1, 0x6474E551
 
 
-class Malformed(Exception):  # noqa: N818 - says what is wrong
+class Malformed(Exception):  # noqa: N818 - the name states the fault
     """The file is not an ELF file, or its parts contradict each other."""
 
 
@@ -58,13 +58,13 @@ class Symbol:
     kind: int
     binding: int
     section: int
-    """The number of the section that it is in; 0 where it is not in this file."""
+    """The index of its section; 0 where it is imported."""
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """A file that was read."""
+    """The parsed headers and sections of an ELF file."""
 
     data: bytes
     kind: int
@@ -77,22 +77,25 @@ class Elf:
         """Read headers and sections. Raises Malformed."""
         if data[:7] != MAGIC + b"\x02\x01\x01":
             raise Malformed("it is no ELF file of 64 bits, little-endian")
-        kind, _, _, _, first, start, _, _, size, count, width, many, named = _unpack_at(
-            _HEADER, data, 0
+        kind, _, _, _, first, start, _, _, size, count, width, section_count, names_index = (
+            _unpack_at(_HEADER, data, 0)
         )
-        if (count and size != _SEGMENT.size) or (many and width != _SECTION.size):
+        if (count and size != _SEGMENT.size) or (section_count and width != _SECTION.size):
             raise Malformed("its tables have entries of another size")
         parts = [
             _unpack_at(_SEGMENT, data, first + _SEGMENT.size * index) for index in range(count)
         ]
         segments = tuple((part[0], part[1]) for part in parts)
-        rows = [_unpack_at(_SECTION, data, start + _SECTION.size * index) for index in range(many)]
-        if rows and named >= len(rows):
+        rows = [
+            _unpack_at(_SECTION, data, start + _SECTION.size * index)
+            for index in range(section_count)
+        ]
+        if rows and names_index >= len(rows):
             raise Malformed("its sections have no names")
         if not rows:
             raise Malformed("it has no sections")
-        label, shown = rows[named][4], rows[named][5]
-        texts = _slice_bytes(data, label, shown)
+        names_offset, names_size = rows[names_index][4], rows[names_index][5]
+        texts = _slice_bytes(data, names_offset, names_size)
         sections = tuple(
             Section(_read_text(texts, name), kind_, flags, address, offset, size_, link)
             for name, kind_, flags, address, offset, size_, link, *_ in rows
@@ -143,7 +146,7 @@ class Elf:
 
 
 _NAMES: Final = frozenset({1, 14, 15, 29, 0x6FFFFEFC, 0x6FFFFEFB, 0x7FFFFFFD, 0x7FFFFFFF})
-"""Tags whose value is a text: what is needed, its own name, where to look, who is to watch."""
+"""Tags whose value is a string: needed libraries, own name, search paths, audit libraries."""
 
 
 def _unpack_at(form: struct.Struct, data: bytes, offset: int) -> tuple[int, ...]:

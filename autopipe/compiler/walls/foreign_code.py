@@ -1,7 +1,7 @@
-"""The error that all walls raise."""
+"""The error of code inspection."""
 
 from autopipe.errors import StageError
 
 
-class ForeignCode(StageError):  # noqa: N818 - says what was found
-    """The code does something that no pass of ours or TVM's put there. None of it was run."""
+class ForeignCode(StageError):  # noqa: N818 - the name states the fault
+    """The code does something that no pass of ours or TVM's generates. None of it was run."""

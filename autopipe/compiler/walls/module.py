@@ -1,4 +1,4 @@
-"""Checks a module before code generation, for parts that no pass of ours or TVM's makes.
+"""Check a module before code generation for nodes that no pass of ours or TVM's generates.
 
 TIR can carry code: LLVM IR and C in pragmas, calls of any loaded function by its name, LLVM
 intrinsics by number, and text that is written into a GPU kernel. What is on the lists of known,
@@ -19,25 +19,25 @@ from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.libraries.library import Library
 
 _SYMBOL: Final = re.compile(r"(?!__|_library|_metadata)[A-Za-z_][A-Za-z0-9_]{0,4095}")
-"""A name of a function; those that are left out are TVM's own."""
+"""A name of a function, other than TVM's own names."""
 
 _TYPE: Final = re.compile(r"(|bool|void|handle|u?int\d+|b?float\d+(_\w+)?)(x\d+|xvscalex\d+)?")
 _WORD: Final = re.compile(r"[\w.]{0,100}", re.ASCII)
 _NUMBERS: Final = (int, float, tvm.tirx.IntImm, tvm.tirx.FloatImm)
 _BROKEN: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What comes of nodes that lack what they must have."""
+"""Errors of malformed nodes."""
 _SHARED: Final = frozenset({"TupleType", "TensorType", "ShapeType", "Var", "DataflowVar"})
-"""Kinds of nodes that many others refer to, and whose parts are looked at once."""
+"""Kinds of nodes that many others refer to; each is visited once."""
 _TEXT: Final = 80
-"""Characters of what was found that are shown."""
+"""Characters of an offending value that are shown."""
 
 
-class _Found(Exception):  # noqa: N818 - says what happened
-    """Ends a walk; its message is what was found."""
+class _Found(Exception):  # noqa: N818 - the name states the event
+    """Ends a walk; its message is the fault."""
 
 
 def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
-    """Raise ForeignCode if a function holds something foreign; the message names both."""
+    """Raise ForeignCode, naming function and fault, for a node that is not on the allow lists."""
     if isinstance(module, tvm.tirx.PrimFunc):
         module = tvm.IRModule({"main": module})
     for key in (module.attrs or {}).keys():  # noqa: SIM118 - it is no dict
@@ -65,9 +65,9 @@ class _Walk:
         self._shared: set[int] = set()
         """Addresses of variables and types that were visited."""
         self._strings = 0
-        """How many strings stand where they may."""
+        """The number of strings in allowed places."""
         self._met = 0
-        """How many there are."""
+        """The number of all strings."""
         self._checks: Mapping[str, Callable[[Any], None]] = {
             "Call": self._check_call,
             "AttrStmt": self._check_attribute,
@@ -89,14 +89,14 @@ class _Walk:
         }
 
     def look(self) -> None:
-        """Raise _Found for the first part that is not on the lists."""
+        """Raise _Found for the first node that is not on the lists."""
         kind = type(self._function).__name__
         if kind not in {"PrimFunc", "Function"}:
             raise _Found(f"is a {kind}")
         self._check_attributes(self._function.attrs or {})
-        stopped = tvm_ffi.structural_walk(self._function, (object, self._visit_node), order="pre")
-        if stopped is not None:
-            raise _Found(str(stopped.value))
+        interrupt = tvm_ffi.structural_walk(self._function, (object, self._visit_node), order="pre")
+        if interrupt is not None:
+            raise _Found(str(interrupt.value))
         if self._met > self._strings and kind == "PrimFunc":
             raise _Found("has a string where none belongs")
 
@@ -115,11 +115,11 @@ class _Walk:
         return None
 
     def _is_repeated(self, node: Any) -> bool:  # noqa: ANN401 - one of several kinds
-        """Tell whether a variable or type was visited: each use of a value repeats its type."""
+        """Tell whether a variable or type was visited before: uses of a value repeat its type."""
         address = node.__chandle__()
-        repeated = address in self._shared
+        is_repeated = address in self._shared
         self._shared.add(address)
-        return repeated
+        return is_repeated
 
     def _check_attributes(self, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():
@@ -164,13 +164,13 @@ class _Walk:
             self._seen.add(("op", name))
 
     def _check_callee_name(
-        self, known: Iterable[str], arguments: Sequence[tvm.ir.Expr], op: str
+        self, allowed_names: Iterable[str], arguments: Sequence[tvm.ir.Expr], op: str
     ) -> None:
         first = arguments[0] if len(arguments) else None
         if not isinstance(first, StringImm):
             raise _Found(f"calls {op} without a name")
         self._strings += 1
-        _check_known(known, str(first.value), op.removeprefix("tirx."))
+        _check_known(allowed_names, str(first.value), op.removeprefix("tirx."))
 
     def _check_strings(self, arguments: Sequence[tvm.ir.Expr], pattern: re.Pattern[str]) -> None:
         for argument in arguments:
@@ -187,7 +187,7 @@ class _Walk:
         _check_known(names.ATTRIBUTES, key, "attribute statement")
         if isinstance(statement.value, StringImm):
             self._strings += 1
-            if str(statement.value.value) not in names.SAID.get(key, ()):
+            if str(statement.value.value) not in names.ATTRIBUTE_WORDS.get(key, ()):
                 raise _Found(f"has the string {_shorten_text(statement.value)} at {key}")
         _check_known(names.THREADS, getattr(statement.node, "thread_tag", ""), "thread tag")
 
@@ -199,11 +199,11 @@ class _Walk:
     def _type(self, kind: tvm.ir.PrimType) -> None:
         self._check_once("type", str(kind.dtype), _TYPE)
 
-    def _check_once(self, what: str, text: str, pattern: re.Pattern[str]) -> None:
-        if (what, text) not in self._seen:
+    def _check_once(self, kind: str, text: str, pattern: re.Pattern[str]) -> None:
+        if (kind, text) not in self._seen:
             if pattern.fullmatch(text) is None:
-                raise _Found(f"has the {what} {_shorten_text(text)}")
-            self._seen.add((what, text))
+                raise _Found(f"has the {kind} {_shorten_text(text)}")
+            self._seen.add((kind, text))
 
 
 def _check_annotations(annotations: Mapping[str, Any] | None) -> None:
@@ -229,18 +229,18 @@ def _check_name(name: str) -> None:
 
 
 def _check_intrinsic(number: tvm.ir.Expr | None) -> None:
-    known = isinstance(number, tvm.tirx.IntImm) and int(number) in callees.list_intrinsics()
-    if not known:
+    is_allowed = isinstance(number, tvm.tirx.IntImm) and int(number) in callees.list_intrinsics()
+    if not is_allowed:
         raise _Found(
             f"has the instruction {_shorten_text(getattr(number, 'value', number))} of LLVM"
         )
 
 
-def _check_known(known: Iterable[str], found: object, what: str) -> None:
-    if not isinstance(found, str) or found not in known:
-        raise _Found(f"has the {what} {_shorten_text(found)}")
+def _check_known(allow_list: Iterable[str], value: object, kind: str) -> None:
+    if not isinstance(value, str) or value not in allow_list:
+        raise _Found(f"has the {kind} {_shorten_text(value)}")
 
 
-def _shorten_text(found: object) -> str:
-    text = ascii(str(found))
+def _shorten_text(value: object) -> str:
+    text = ascii(str(value))
     return text if len(text) <= _TEXT else f"{text[:_TEXT]}...'"

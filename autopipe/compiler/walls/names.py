@@ -1,14 +1,14 @@
-"""The names that code generation may meet. They were read from the source of TVM 0.27.
+"""Allow lists of names in IR, taken from the source of TVM 0.27.
 
-A name that is not here is refused, even if it is harmless. What a later TVM adds has to be read by
-a person first.
+A name that is not here is refused, even if it is harmless. Additions of a later TVM need a review
+first.
 """
 
 from typing import Final
 
 
 def split_words(text: str, start: str = "") -> frozenset[str]:
-    """Return the words of a text with the same prefix before each."""
+    """Split a text into words, and put the same prefix before each."""
     return frozenset(f"{start}{word}" for word in text.split())
 
 
@@ -20,15 +20,15 @@ LIBM: Final = split_words(
     tgamma trunc
     """
 )
-"""Functions of C's mathematics, in double precision; with an `f` at the end in single."""
+"""Functions of libm, in double precision; with an `f` at the end in single."""
 
 EXTERNS: Final = LIBM | {f"{name}f" for name in LIBM}
-"""What may be called by name."""
+"""C functions that may be called by name."""
 
 PACKED: Final = split_words("argsort argsort_nms sort topk", "tvm.contrib.sort.") | split_words(
     "sort stable_sort_by_key sum_scan", "tvm.contrib.thrust."
 )
-"""What TVM's runtime may be asked for by name: it sorts and scans."""
+"""Packed functions of TVM's runtime that may be called: sorts and scans."""
 
 RELAX_EXTERNS: Final = frozenset({"vm.builtin.reshape", "vm.builtin.tensor_to_shape"})
 """The same in the graph."""
@@ -49,7 +49,7 @@ INTRINSICS: Final = split_words(
     """,
     "llvm.",
 )
-"""Instructions that are named as such: sums of products of bytes and bfloat16, and arithmetic."""
+"""LLVM intrinsics: dot products of int8 and bfloat16, and arithmetic."""
 
 OPS: Final = split_words(
     """
@@ -66,9 +66,9 @@ OPS: Final = split_words(
     """,
     "tirx.",
 ) | split_words("ceil clz if_then_else likely log2 vscale", "prim.")
-"""Ops of TIR that become instructions, or calls of `LIBM`, whatever their arguments are.
+"""Ops of TIR that become instructions, or calls of `LIBM`, for any arguments.
 
-Those that are told apart by an argument, such as `call_extern`, are not among them.
+Ops that depend on an argument, such as `call_extern`, are not among them.
 """
 
 RELAX_OPS: Final = split_words(
@@ -81,10 +81,10 @@ RELAX_OPS: Final = split_words(
     """,
     "relax.",
 )
-"""Ops of the graph beside those that TVM makes PrimFuncs of."""
+"""Relax ops besides those that TVM legalizes to PrimFuncs."""
 
 RELAX_FAMILIES: Final = frozenset({"", "image", "nn", "vision", "grad"})
-"""First names of the ops that TVM makes PrimFuncs of; `ccl` and `dist` become calls of others."""
+"""Namespaces of ops that TVM legalizes to PrimFuncs; `ccl` and `dist` call other code."""
 
 PRAGMAS: Final = split_words(
     """
@@ -101,13 +101,15 @@ _NUMBERS: Final = PRAGMAS | split_words(
     """
 )
 
-SAID: Final = {"pragma_scope": frozenset({"seq"})}
-"""Attribute statements whose value is a word: TVM marks scatter and NMS so, and acts on none."""
+ATTRIBUTE_WORDS: Final = {"pragma_scope": frozenset({"seq"})}
+"""Attribute statements with a string value: TVM marks scatter and NMS so, without an effect."""
 
 ATTRIBUTES: Final = (
-    _NUMBERS | SAID.keys() | {"extern_scope", "thread_extent", "virtual_thread", "buffer_bound"}
+    _NUMBERS
+    | ATTRIBUTE_WORDS.keys()
+    | {"extern_scope", "thread_extent", "virtual_thread", "buffer_bound"}
 )
-"""Keys of attribute statements; the values of all others are numbers."""
+"""Keys of attribute statements; values are numbers except for `ATTRIBUTE_WORDS`."""
 
 ANNOTATIONS: Final = (
     _NUMBERS
@@ -153,7 +155,7 @@ SCOPES: Final = {""} | split_words(
 """Kinds of memory."""
 
 WORDS: Final = frozenset({"shared", "shared.dyn", "warp", "row_major", "col_major"})
-"""What ops of GPUs take as a string."""
+"""String arguments of GPU ops."""
 
 NODES: Final = split_words(
     """
@@ -169,4 +171,4 @@ NODES: Final = split_words(
     Array Map List Dict String str int float bool NoneType dtype DataType Bool
     """
 )
-"""Kinds of nodes: of TIR, of the graph, and what they are made of."""
+"""Kinds of nodes of TIR and Relax, and of their attributes."""

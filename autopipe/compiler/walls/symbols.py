@@ -15,7 +15,7 @@ _COMPILER: Final = re.compile(
     r"__(mul|div|udiv|mod|umod|ashl|lshr|ashr)[sdt]i3|__(mul|div)[sd]c3|__powi[sd]f2|"
     r"__gnu_(h2f|f2h)_ieee|__popcount[sdt]i2"
 )
-"""Functions of the compiler's own library, for what a processor has no instruction for."""
+"""Functions of the compiler's runtime library, for operations without an instruction."""
 
 _RUNTIME: Final = names.split_words(
     """
@@ -24,7 +24,7 @@ _RUNTIME: Final = names.split_words(
     TVMFFIErrorSetRaisedFromCStrParts TVMFFIFunctionCall TVMFFIHandleInitOnce
     """
 )
-"""Functions of TVM's runtime; it puts their addresses into variables of the same names."""
+"""Functions of TVM's runtime, which stores their addresses in variables of the same names."""
 
 _OURS: Final = re.compile(
     r"__tvm_ffi_(?!_)[A-Za-z_]\w*|__tvm_ffi__library_(ctx|bin)|__tvm_ffi__metadata_\w+|"
@@ -63,5 +63,5 @@ def is_ours(name: str) -> bool:
 
 
 def is_instruction(name: str) -> bool:
-    """Tell whether this is an LLVM intrinsic that becomes instructions, and none that jumps."""
+    """Tell whether this is an LLVM intrinsic that becomes instructions without a jump."""
     return _INSTRUCTIONS.fullmatch(name) is not None

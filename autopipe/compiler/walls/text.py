@@ -1,7 +1,7 @@
-"""Checks LLVM IR before its machine code runs, and CUDA C++ before nvcc reads it.
+"""Check LLVM IR before its machine code runs, and CUDA C++ before nvcc compiles it.
 
-Outside of functions, the first word of each line of LLVM IR says what the line is. Text that comes
-from a module stands in quotes, with its own quotes and line ends escaped. So a line can not pretend
+Outside of functions, the first word of each line of LLVM IR determines its kind. Text that comes
+from a module stands in quotes, with its own quotes and line ends escaped. So a line cannot pretend
 to be another.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import tvm
 
 _BEGINNINGS: Final = (";", "%", "}", "source_filename = ", "target ", "attributes #")
-"""What lines begin with that say nothing about symbols."""
+"""First characters of lines without symbols."""
 
 _NAME = r'[@$](?:"(?P<quoted>[^"]*)"|(?P<bare>[\w.$-]+))'
 _GLOBAL: Final = re.compile(_NAME + r" = (?P<rest>.*)")
@@ -36,9 +36,9 @@ _DIRECTIVE: Final = re.compile(
     r"\s*#(\s*(if|ifdef|ifndef|elif|else|endif|undef|error)\b.*|\s*include <[\w./]+>\s*|"
     r"\s*pragma unroll\b[\w ()]*|\s*define (__asm__ asm|(?!.*\basm\b).*))"
 )
-"""What TVM asks of the preprocessor."""
+"""The preprocessor directives that TVM writes."""
 _BEYOND: Final = re.compile(r"\b(asm|__asm__|__asm|__attribute__|_Pragma|__declspec)\b")
-"""What is no arithmetic."""
+"""Words of C++ that are no arithmetic."""
 _COPY: Final = re.compile(
     r"""asm\ volatile\("cp\.async\.(ca|cg)\.shared\.global\ \[%0\],\ \[%1\],\ %2;"\s*
         ::\ "r"\(dst_addr\),\ "l"\(src_p\),\ "n"\(\d+\)\);
@@ -55,11 +55,11 @@ _COPY: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""How TVM copies to shared memory while a kernel computes, as pipelined schedules ask for."""
+"""TVM's asynchronous copies to shared memory in pipelined schedules."""
 
 
 def look_through(library: "tvm.runtime.Module") -> None:
-    """Raise ForeignCode if the LLVM IR of a library holds something foreign."""
+    """Raise ForeignCode if the LLVM IR of a library does more than compute."""
     modules = [library]
     while modules:
         module = modules.pop()
@@ -69,7 +69,7 @@ def look_through(library: "tvm.runtime.Module") -> None:
 
 
 def check_llvm_ir(text: str) -> None:
-    """Raise ForeignCode if the text of an LLVM module holds something foreign."""
+    """Raise ForeignCode if the text of an LLVM module does more than compute."""
     if _ASSEMBLY.search(text.replace(SYSTEM_CALL, "asked")) is not None:
         raise ForeignCode("the code has assembly in it")
     for line in text.split("\n"):
@@ -87,25 +87,25 @@ def check_llvm_ir(text: str) -> None:
 
 
 def _check_function(line: str) -> None:
-    found = _FUNCTION.match(line)
-    if found is None:
+    match = _FUNCTION.match(line)
+    if match is None:
         raise ForeignCode(f"the code has {_shorten_text(line)}")
-    name, words = found["quoted"] or found["bare"], frozenset(found["head"].split())
-    if found["kind"] == "declare":
+    name, words = match["quoted"] or match["bare"], frozenset(match["head"].split())
+    if match["kind"] == "declare":
         if not symbols.is_instruction(name) and not symbols.is_called(name):
             raise ForeignCode(f"the code calls {_shorten_text(name)}")
     elif not words & _LOCAL and not symbols.is_ours(name):
         raise ForeignCode(f"the code defines {_shorten_text(name)}")
-    if name in symbols.list_callable_names() and found["kind"] == "define":
+    if name in symbols.list_callable_names() and match["kind"] == "define":
         raise ForeignCode(f"the code has a {_shorten_text(name)} of its own")
-    _check_section(found["rest"])
+    _check_section(match["rest"])
 
 
 def _check_global(line: str) -> None:
-    found = _GLOBAL.match(line)
-    if found is None:
+    match = _GLOBAL.match(line)
+    if match is None:
         raise ForeignCode(f"the code has {_shorten_text(line)}")
-    name, rest = found["quoted"] or found["bare"], found["rest"]
+    name, rest = match["quoted"] or match["bare"], match["rest"]
     if line.startswith("$"):
         return
     words = frozenset(re.split(r"[ (]", rest.split('"', 1)[0])[:12])
@@ -123,22 +123,22 @@ def _check_global(line: str) -> None:
 
 
 def _check_section(rest: str) -> None:
-    """Refuse named sections, and data that is placed in front of a function."""
-    found = _SECTION.search(rest)
-    if found is not None and found[1] not in _SECTIONS:
-        raise ForeignCode(f"the code has the section {_shorten_text(found[1])}")
+    """Raise ForeignCode for named sections, and for data in front of a function."""
+    section = _SECTION.search(rest)
+    if section is not None and section[1] not in _SECTIONS:
+        raise ForeignCode(f"the code has the section {_shorten_text(section[1])}")
     if _HIDDEN.search(rest.split('"', 1)[0]) is not None:
         raise ForeignCode("the code has data in front of a function")
 
 
 def look_at_kernels(source: str) -> None:
-    """Raise ForeignCode if the CUDA C++ of kernels holds something foreign; nvcc is not run."""
+    """Raise ForeignCode if the CUDA C++ of kernels does more than compute; nvcc is not run."""
     for line in _COPY.sub("", source.replace("\\\n", " ")).split("\n"):
         if line.strip().startswith(("#", "%:", "??=")):
             if _DIRECTIVE.fullmatch(line) is None:
                 raise ForeignCode(f"the kernels have the line {_shorten_text(line)}")
-        elif (found := _BEYOND.search(line.split("//", 1)[0])) is not None:
-            raise ForeignCode(f"the kernels have {_shorten_text(found[0])}")
+        elif (match := _BEYOND.search(line.split("//", 1)[0])) is not None:
+            raise ForeignCode(f"the kernels have {_shorten_text(match[0])}")
 
 
 def _shorten_text(text: str) -> str:

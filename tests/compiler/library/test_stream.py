@@ -125,5 +125,5 @@ def test_an_output_of_another_shape_can_not_be_a_state():
         threads=1,
     )
     model = LoadedModel(signature, {"main": lambda h: h}, [], KernelThreads(1))
-    with pytest.raises(ConfigError, match=r"'h_next' float32 \[3\] can not be input 'h' float32"):
+    with pytest.raises(ConfigError, match=r"'h_next' float32 \[3\] cannot be input 'h' float32"):
         model.stream({"h": "h_next"})
