@@ -1,8 +1,9 @@
 """Inputs that tell a right schedule from a wrong one."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,9 @@ _LARGE: Final = {"float16": 8.0}
 
 _EDGES: Final = (2, 3, 5, 8, 13, 16, 17, 31, 65, 1 << 40)
 """Counts around whole tiles; the last one is above every likely one."""
+
+_KEPT: Final = 64
+"""Arguments whose values are kept: 256 KiB each of float32."""
 
 _WORK: Final = 1 << 23
 """Iterations of the plain loops that a check may take at sizes far above the likely ones."""
@@ -88,27 +92,27 @@ def list_instances(workload: tvm.IRModule) -> list[Instance]:
     known = read_open_sizes(function)
     if known is None:
         return [Instance(case, workload) for case in CASES]
-    asked = [(case, known.likely) for case in CASES]
-    asked += [("random", counts) for counts in _near_tiles(workload, known)]
+    likely = bind_kernel_sizes(workload, known.likely)
+    asked = [(case, known.likely, likely) for case in CASES]
+    asked += [("random", *sized) for sized in _near_tiles(workload, known)]
     taken = [(at, str(size.name)) for at, size in list_size_params(function)]
     return [
-        Instance(
-            case,
-            bind_kernel_sizes(workload, counts),
-            tuple((at, counts[name]) for at, name in taken),
-        )
-        for case, counts in asked
+        Instance(case, bound, tuple((at, counts[name]) for at, name in taken))
+        for case, counts, bound in asked
     ]
 
 
-def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> list[Counts]:
-    """Return the smallest sizes, and others at which loops begin or end to have a whole tile.
+def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> Iterator[tuple[Counts, tvm.IRModule]]:
+    """Yield the smallest sizes, and others at which loops begin or end to have a whole tile.
 
-    These are sizes on either side of tiles of 2, 4, 8 and so on, up to the largest ones. Where the
-    plain loops would take long, they are one above the likely ones at most.
+    With each come the loops at these sizes, which are on either side of tiles of 2, 4, 8 and so on,
+    up to the largest ones. Where the plain loops would take long, they are one above the likely
+    ones at most.
     """
     above = {name: min(count + 1, known.largest[name]) for name, count in known.likely.items()}
     found = [dict(known.smallest), above]
+    for counts in found:
+        yield counts, bind_kernel_sizes(workload, counts)
     for place in range(len(_EDGES)):
         edges = {
             name: max(_EDGES[(place + shift) % len(_EDGES)], known.smallest[name])
@@ -118,11 +122,12 @@ def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> list[Counts]:
             {name: min(edge, most[name]) for name, edge in edges.items()}
             for most in (known.largest, above)
         )
-        few = count_stores(bind_kernel_sizes(workload, far)["main"].body) <= _WORK
+        bound = bind_kernel_sizes(workload, far)
+        few = count_stores(bound["main"].body) <= _WORK
         counts = far if few else near
         if counts not in found:
             found.append(counts)
-    return list(found)
+            yield counts, bound if few else bind_kernel_sizes(workload, near)
 
 
 def count_stores(part: tvm.tirx.Stmt) -> float:
@@ -147,8 +152,10 @@ def make_case_arguments(
     Eight-bit integers take all their values. Wider ones that are read as indices take each index
     that is inside, those that something is divided by are 1, and others are 0 and 1.
     """
-    ranges = _find_integer_ranges(module["main"])
     infos = ArgInfo.from_prim_func(module["main"])
+    ranges = [range(0)] * len(infos)
+    if any("int" in str(info.dtype) for info in infos):
+        ranges = _find_integer_ranges(module["main"])
     pairs = zip(infos, ranges, strict=True)
     return [_make_array(info, case, seed + i, nudge, span) for i, (info, span) in enumerate(pairs)]
 
@@ -164,9 +171,7 @@ def _find_integer_ranges(function: tvm.tirx.PrimFunc) -> list[range]:
 
 
 def _make_array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) -> np.ndarray:
-    values = nudge_floats(
-        _cast_pattern(CASES[case](seed), str(info.dtype), case, span), seed, nudge
-    )
+    values = nudge_floats(_draw_values(case, seed, str(info.dtype), span), seed, nudge)
     array = np.empty([int(extent) for extent in info.shape], values.dtype)
     flat = array.reshape(-1)
     for start in range(0, array.size, values.size):
@@ -181,6 +186,14 @@ def nudge_floats(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
         return values
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)
     return (values * (1 + signs * nudge * np.finfo(values.dtype).eps)).astype(values.dtype)
+
+
+@lru_cache(maxsize=_KEPT)
+def _draw_values(case: str, seed: int, dtype: str, span: range) -> Pattern:
+    """Return the values of an argument, which all sizes and both sides of a check share."""
+    values = _cast_pattern(CASES[case](seed), dtype, case, span)
+    values.flags.writeable = False
+    return values
 
 
 def _cast_pattern(pattern: Pattern, dtype: str, case: str, span: range) -> Pattern:

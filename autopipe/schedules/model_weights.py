@@ -8,7 +8,7 @@ import tvm
 from autopipe.artifacts.model import ImportedModel
 from autopipe.compiler import module_io
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
-from autopipe.compiler.library.kernel_threads import KernelThreads
+from autopipe.compiler.library.kernel_threads import KernelThreads, shorten_spin
 from autopipe.compiler.target.target import make_host_target
 from autopipe.schedules.engines import default
 
@@ -18,6 +18,7 @@ class ModelWeights:
 
     def __init__(self, imported: Path, optimized: Path, cores: int) -> None:
         """Transform the weights of *import* as *optimize* says."""
+        shorten_spin()
         self._threads = KernelThreads(cores)
         self._host = make_host_target(cores)
         self.imported = module_io.load_weights(imported / "weights.safetensors")
