@@ -1,1 +1,1 @@
-"""What a user asks for, as functions: what the command line and Python call."""
+"""The Python API: functions that the command line and Python programs call."""

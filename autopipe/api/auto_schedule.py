@@ -1,4 +1,4 @@
-"""Schedules one function: at once from hardware parameters, or by measuring.
+"""Schedule one function: immediately from hardware parameters, or by measuring.
 
 The two calls of the RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954).
 """
@@ -49,7 +49,7 @@ from autopipe.tuning.partial_result import recover_outcome
 from autopipe.tuning.trials import LATE
 
 _ANY: Final = 10_000_000
-"""Trials where only the time is limited."""
+"""Number of trials where only the time is limited."""
 
 _FACETS: Final = (Facet.TVM, Facet.TARGET, Facet.DEVICE)
 
@@ -67,23 +67,22 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     store: Path | str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> Scheduled:
-    """Return a function with a schedule: at once, or with a budget the fastest that was found.
+    """Schedule a function: immediately, or with a budget by the fastest measured candidate.
 
-    `compute` is a PrimFunc, a module with one, or TE tensors: inputs, then results. All sizes are
-    numbers. `target` is what `hardware` returns, or section `target` of a pipeline file; None is
+    `compute` is a PrimFunc, a module with one, or TE tensors: inputs, then results. All shapes are
+    static. `target` is a result of `hardware`, or section `target` of a pipeline file; None is
     this machine. Without `trials` and `seconds` nothing is measured and no process is started:
     templates are filled from the hardware parameters. With them, candidates are built and timed in
-    processes that this one only watches, until so many trials are spent; the winner is checked.
-    After `seconds` this call returns with the best that is known to be right by then, which is the
-    schedule without measuring if there was no time to check any. `info` is the op information that
-    `autopipe tasks --json` shows, None what the PrimFunc carries. `store` is a folder that keeps
-    what was measured for the next time; without one, all is forgotten.
+    child processes until the trials are spent; the winner is checked. After `seconds` this call
+    returns the fastest checked candidate, or the unmeasured schedule if none was checked in time.
+    `info` is the op information of `autopipe tasks --json`, None that of the PrimFunc. `store` is
+    a folder that keeps measurements for later calls; without one they are deleted.
 
-    Raises ConfigError for an option that can not be, ModelError for a function that can not be
-    scheduled, TargetError where nothing can be timed, StageError if no candidate could be measured,
+    Raises ConfigError for an invalid option, ModelError for a function that cannot be scheduled,
+    TargetError where nothing can be timed, StageError if no candidate could be measured,
     SetupError and StoreError.
     """
-    begun = monotonic()
+    start = monotonic()
     goal = to_target(target)
     if store is not None and not isinstance(store, str | Path):
         raise ConfigError(f"store: not a folder: {store!r}")
@@ -95,18 +94,18 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
         return _schedule_at_once(loops, goal, fast_algorithms=fast_algorithms)
     request["fast_algorithms"] = fast_algorithms
     at_once = _schedule_at_once(loops, goal, fast_algorithms=fast_algorithms)
-    end = math.inf if seconds is None else begun + seconds - _estimate_return_seconds(seconds)
-    with _open_or_make_store(store) as opened:
-        answer = _tune_in_child(loops, goal, request, opened, emit, end)
+    end = math.inf if seconds is None else start + seconds - _estimate_return_seconds(seconds)
+    with _open_or_make_store(store) as opened_store:
+        answer = _tune_in_child(loops, goal, request, opened_store, emit, end)
     return _to_scheduled(answer, at_once, loops, fast_algorithms=fast_algorithms)
 
 
 def _to_scheduled(
     answer: dict[str, Any], at_once: Scheduled, loops: tvm.IRModule, *, fast_algorithms: bool
 ) -> Scheduled:
-    """Return what was found; where that is nothing, what is returned without measuring.
+    """Return the result of a search, or the unmeasured schedule if the search has none.
 
-    That was made before the search, as the first schedule of a process takes longest.
+    `at_once` was made before the search, as the first schedule of a process takes longest.
     """
     if "schedule" not in answer:
         return replace(at_once, ended=str(answer["ended"]))
@@ -118,9 +117,9 @@ def _to_scheduled(
 
 
 def _estimate_return_seconds(seconds: float) -> float:
-    """Return how long before the end of so many seconds processes are ended.
+    """Return the seconds before the deadline at which child processes are ended.
 
-    The winner is made once more in this one.
+    The winner is scheduled once more in this process.
     """
     return 0.2 + 0.04 * seconds
 
@@ -128,7 +127,7 @@ def _estimate_return_seconds(seconds: float) -> float:
 def _build_request(
     trials: int | None, seconds: float | None, seed: int, engines: Sequence[str]
 ) -> dict[str, object]:
-    """Return how to tune. Raises ConfigError."""
+    """Build the request for the tuning process. Raises ConfigError."""
     names = (engines,) if isinstance(engines, str) else tuple(engines)
     limits, rule = (
         _build_tuning_section(trials, seconds, seed),
@@ -138,7 +137,7 @@ def _build_request(
 
 
 def _build_tuning_section(trials: int | None, seconds: float | None, seed: int) -> Tuning:
-    """Return section `tuning` of a pipeline file. Raises ConfigError."""
+    """Build section `tuning` of a pipeline file. Raises ConfigError."""
     budget = {"trials": _ANY if trials is None else trials, "time": seconds}
     return validate_section(
         Tuning, {"budget": budget, "seed": seed, "measure": {"clock": "loop"}},  # in no model
@@ -147,26 +146,26 @@ def _build_tuning_section(trials: int | None, seconds: float | None, seed: int) 
 
 
 def _schedule_at_once(loops: tvm.IRModule, target: Target, *, fast_algorithms: bool) -> Scheduled:
-    """Schedule without measuring, in this process. Raises ModelError where a GPU can not run it."""
+    """Schedule without measuring, in this process. Raises ModelError where a GPU cannot run it."""
     goal = fill_target(target)
     for_what = build_conditions(goal, fast_algorithms=fast_algorithms)
-    found = choose_fallback(Schedules().fallback, loops, for_what)
-    planned = found.planned or as_declared(loops)
+    fallback = choose_fallback(Schedules().fallback, loops, for_what)
+    planned_schedule = fallback.planned or as_declared(loops)
     if not for_what.hardware.backend.runs_unscheduled_loops:
-        why = kernels.find_kernel_refusal(planned.module, for_what.target)
+        why = kernels.find_kernel_refusal(planned_schedule.module, for_what.target)
         if why is not None:
             kind = for_what.hardware.backend.kind
             raise ModelError(f"no schedule makes a kernel for {kind} of it: {why}; pass kind llvm")
     return Scheduled(
         workload=loops,
-        module=protect_module_divisions(elementary.expand_functions(planned.module)),
-        engine=name_engine(found.engine, loops, planned.module),
-        implementation=planned.implementation, schedule=planned.schedule,
+        module=protect_module_divisions(elementary.expand_functions(planned_schedule.module)),
+        engine=name_engine(fallback.engine, loops, planned_schedule.module),
+        implementation=planned_schedule.implementation, schedule=planned_schedule.schedule,
         target=goal, fast_algorithms=fast_algorithms, flops=build_single_task(loops).flops,
     )  # fmt: skip
 
 
-def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process has to be told
+def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process needs
     loops: tvm.IRModule,
     target: Target,
     request: Mapping[str, object],
@@ -174,7 +173,7 @@ def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process has to be t
     emit: Callable[[Event], None],
     end: float,
 ) -> dict[str, Any]:
-    """Have a child process tune `main` of a module; at the `end`, take what is known by then."""
+    """Tune `main` of a module in a child process; at the `end`, recover its intermediate result."""
     log = store.root / "logs" / "auto_schedule.log"
     folder = store.out()
     save_module(loops, folder / "module.json")
@@ -195,13 +194,13 @@ def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process has to be t
 
 
 def _count_seconds_left(end: float) -> float | None:
-    """Return the seconds until then, or None where there is no end."""
+    """Return the seconds until `end`, or None if it is infinite."""
     return None if math.isinf(end) else max(0.0, end - monotonic())
 
 
 @contextmanager
 def _open_or_make_store(folder: Path | str | None) -> Iterator[Store]:
-    """Open a store, one that is deleted afterwards unless a folder is named."""
+    """Open a store in a folder, or a temporary one without a folder."""
     if folder is not None:
         with open_store(Path(folder)) as store:
             yield store

@@ -1,4 +1,4 @@
-"""The builds of pipeline files and of folders of them, found and checked before any runs."""
+"""Find and check the builds of pipeline files and folders before any of them runs."""
 
 import os
 from collections import defaultdict
@@ -20,13 +20,13 @@ _PIPELINES: Final = "*.yaml"
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuild:
-    """One build: of a pipeline file that has several, or the only one of a file."""
+    """One build of a pipeline file."""
 
     file: Path
     name: str | None = None
-    """Its name in the file; null where the file has no builds."""
+    """Its name in section `builds`; None where the file has no such section."""
     pipeline: Pipeline | None = None
-    """Null for a file that can not be read, which its run says."""
+    """None for an invalid file; running it reports the error."""
 
     @property
     def label(self) -> str:
@@ -35,20 +35,20 @@ class PlannedBuild:
 
     @property
     def target(self) -> str:
-        """Return what it is compiled for, as the file says it."""
+        """Describe its target as the file states it."""
         return _describe_target(self.pipeline.target if self.pipeline else Target())
 
     def __str__(self) -> str:
-        """Say where it is written."""
+        """Return its place in the pipeline file."""
         return str(self.file) if self.name is None else f"{self.file}: builds.{self.name}"
 
 
 def find_builds(
     paths: Sequence[Path], *, overrides: Sequence[str] = (), only: Sequence[str] = ()
 ) -> tuple[PlannedBuild, ...]:
-    """Return the builds of pipeline files, and of those in folders, in order; `only` names some.
+    """List the builds of pipeline files and folders in order; `only` selects some by name.
 
-    Raises ConfigError with all mistakes of all files; of a single file its run tells them.
+    Raises ConfigError with all mistakes of all files; those of a single file its run reports.
     """
     builds: list[PlannedBuild] = []
     mistakes = []
@@ -71,9 +71,9 @@ def check_file(file: Path) -> None:
     Raises ConfigError with all that is wrong.
     """
     pipelines = load_builds(file)
-    found = _list_mistakes(PlannedBuild(file, *pair) for pair in pipelines.items())
+    mistakes = _list_mistakes(PlannedBuild(file, *pair) for pair in pipelines.items())
     _raise_mistakes(
-        str(error) if build.name is None else f"{build}: {error}" for build, error in found
+        str(error) if build.name is None else f"{build}: {error}" for build, error in mistakes
     )
 
 
@@ -84,38 +84,38 @@ def check_builds(
     until: str | None = None,
     force: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError, before any build runs, where one can not or two would write one file."""
+    """Raise ConfigError for builds that cannot run, or that would write the same file."""
     mistakes = [f"{build}: {error}" for build, error in _list_mistakes(builds, until, force)]
     _raise_mistakes([*mistakes, *_list_clashes(builds, output)])
 
 
 def _describe_target(target: Target) -> str:
-    """Return the processor or GPU of a target in a word or two."""
+    """Describe the processor or GPU of a target in a word or two."""
     if target.kind != "llvm":
         return f"{target.kind} {target.arch or 'native'}"
     return " ".join([target.mcpu, *(target.mtriple or "").split("-")[:1]]).strip()
 
 
 def _raise_mistakes(mistakes: Iterable[str]) -> None:
-    if told := "\n".join(mistakes):
-        raise ConfigError(told)
+    if message := "\n".join(mistakes):
+        raise ConfigError(message)
 
 
 def list_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield pipeline files, each once, with those of folders in the place of these."""
-    known: set[str] = set()
+    """Yield pipeline files, each once; a folder stands for the files in it."""
+    visited_paths: set[str] = set()
     for path in paths:
         for file in _list_pipeline_files(path) if _is_folder(path) else (path,):
             place = os.path.normpath(file.absolute())
-            if place not in known:
-                known.add(place)
+            if place not in visited_paths:
+                visited_paths.add(place)
                 yield file
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # such as a name that is too long, which is said when it is opened
+    except OSError:  # such as a name that is too long, which opening it reports
         return False
 
 
@@ -130,15 +130,15 @@ def _select_builds(builds: Sequence[PlannedBuild], only: Sequence[str]) -> tuple
     names = [build.name for build in builds if build.name is not None]
     for name in only:
         if name not in names:
-            there = ", ".join(dict.fromkeys(names)) or "none"
-            raise ConfigError(f"--build {name}: no such build; there is {there}")
+            known_names = ", ".join(dict.fromkeys(names)) or "none"
+            raise ConfigError(f"--build {name}: no such build; there is {known_names}")
     return tuple(build for build in builds if not only or build.name in only)
 
 
 def _list_mistakes(
     builds: Iterable[PlannedBuild], until: str | None = None, force: Collection[str] = ()
 ) -> Iterator[tuple[PlannedBuild, ConfigError]]:
-    """Yield what can be seen of builds before the store is opened."""
+    """Yield the mistakes that can be detected before the store is opened."""
     for build in builds:
         assert build.pipeline is not None  # noqa: S101 - of a single file only
         try:

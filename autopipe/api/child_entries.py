@@ -1,8 +1,8 @@
-"""What the API calls in child processes: functions with types, which import their work inside.
+"""Entry points of child processes: typed functions that import their implementation when called.
 
-A child gets the name of a function over a link and imports it by that name (`Zygote.call`). Its
-parent passes the function itself, so that argument and result have types; it imports neither TVM
-nor what else the work takes.
+A child receives the name of a function and imports it by that name (`Zygote.call`). Its parent
+passes the function itself, so that argument and result have types; it imports neither TVM nor
+other dependencies of the implementation.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from autopipe.pipeline.packed import Emit
 
 
 def write_scripts(argument: Mapping[str, Any], emit: Emit) -> dict[str, dict[str, Any]]:
-    """Return workloads as TVMScript, by name, as `compiler.script` does."""
+    """Format workloads as TVMScript, by name, as `compiler.script` does."""
     from autopipe.compiler.tvmscript_text import format_workloads
 
     return format_workloads(argument, emit)

@@ -1,4 +1,4 @@
-"""What a user declares, as the one PrimFunc that is scheduled."""
+"""Convert a compute declaration to the one PrimFunc that is scheduled."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,30 +21,30 @@ from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.expressions import loads_of
 
 Compute: TypeAlias = "tvm.IRModule | PrimFunc | Sequence[te.Tensor]"
-"""A PrimFunc, a module with one, or TE tensors: what it takes, then what it gives."""
+"""A PrimFunc, a module with one, or TE tensors: inputs, then results."""
 
 _LOOPS: Final = frozenset({ForKind.SERIAL, ForKind.UNROLLED})
 """Kinds of loops that a declaration may have."""
 
 _SCAN: Final = "te.ScanOp"
-"""What TVM says of a recurrence, which it no longer makes functions of."""
+"""In TVM's error for a recurrence, which it no longer lowers to functions."""
 
 _NAMED: Final = frozenset(
     f"tirx.{name}"
     for name in ("tvm_call_packed", "tvm_call_cpacked", "call_extern", "call_pure_extern")
 )
-"""Ops that call what an argument names."""
+"""Ops that call a function named by an argument."""
 
 _ROOT: Final = "root"
 """TVM's name of the block around all others."""
 
 
 def to_declared_module(compute: Compute) -> tvm.IRModule:
-    """Return the module of the one PrimFunc, unscheduled.
+    """Build the module of the one unscheduled PrimFunc.
 
     Raises ModelError if there is not exactly one, if a size is symbolic or negative, if it is
-    scheduled already, if results are not last, or if TE tensors compute nothing. What an opaque
-    block does inside is its own.
+    scheduled already, if results are not last, or if TE tensors compute nothing. Loops inside
+    opaque blocks may be scheduled.
     """
     function = protect_divisions(normalize_domains(_to_prim_func(compute)))
     name = str((function.attrs or {}).get("global_symbol", "main"))
@@ -56,8 +56,12 @@ def to_declared_module(compute: Compute) -> tvm.IRModule:
     _check_results_last(function, name)
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    own = [loop for block in blocks if _is_opaque(block) for loop in _list_loops(block.body)]
-    loops = [loop for loop in _list_loops(function.body) if not any(map(loop.same_as, own))]
+    opaque_loops = [
+        loop for block in blocks if _is_opaque(block) for loop in _list_loops(block.body)
+    ]
+    loops = [
+        loop for loop in _list_loops(function.body) if not any(map(loop.same_as, opaque_loops))
+    ]
     if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
         raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
     for block in blocks:
@@ -72,12 +76,12 @@ def to_declared_module(compute: Compute) -> tvm.IRModule:
 
 
 def _is_opaque(block: SBlock) -> bool:
-    """Tell whether a block says nothing of what is in it, such as TVM's cumulative sum."""
+    """Whether a block declares neither axes nor accesses, such as TVM's cumulative sum."""
     return block.name_hint != _ROOT and not (block.iter_vars or block.reads or block.writes)
 
 
 def _has_own_output_read(block: SBlock) -> bool:
-    """Tell whether a block reads what it writes: some tiles are computed twice."""
+    """Whether a block reads the buffer that it writes: some tiles are computed twice."""
     store = block.body
     return isinstance(store, BufferStore) and any(
         load.source.same_as(store.buffer) for load in loads_of(store.value)
@@ -101,9 +105,9 @@ def _to_prim_func(compute: object) -> PrimFunc:
         raise ModelError(
             f"a module with one PrimFunc is needed; this one has {len(functions)}{names}"
         )
-    given = list(compute) if isinstance(compute, Iterable) else [compute]
-    tensors = [tensor for tensor in given if isinstance(tensor, te.Tensor)]
-    if not tensors or len(tensors) < len(given):
+    arguments = list(compute) if isinstance(compute, Iterable) else [compute]
+    tensors = [tensor for tensor in arguments if isinstance(tensor, te.Tensor)]
+    if not tensors or len(tensors) < len(arguments):
         raise ModelError("a PrimFunc, a module with one, or a list of TE tensors is needed")
     _check_tensors(tensors)
     try:
@@ -118,7 +122,7 @@ def _to_prim_func(compute: object) -> PrimFunc:
 
 
 def _check_tensors(tensors: Sequence[te.Tensor]) -> None:
-    """Raise ModelError for tensors of which TVM makes no function, or another one than they say."""
+    """Raise ModelError for tensors that TVM lowers to no function, or to a different one."""
     if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
         raise ModelError("these TE tensors are placeholders only: pass the result, too")
     for at, tensor in enumerate(tensors):
@@ -129,7 +133,7 @@ def _check_tensors(tensors: Sequence[te.Tensor]) -> None:
 
 
 def _check_reduction(tensor: te.Tensor) -> None:
-    """Raise ModelError for what TVM leaves out of a reduction without a word."""
+    """Raise ModelError for parts of a reduction that TVM drops silently."""
     for value in tensor.op.body if isinstance(tensor.op, te.ComputeOp) else ():
         if not isinstance(value, te.Reduce):
             continue
@@ -146,15 +150,15 @@ def _check_reduction(tensor: te.Tensor) -> None:
 
 
 def _check_callable(function: PrimFunc, name: str) -> None:
-    """Raise ModelError for a function that calls others, or takes tensors with gaps."""
+    """Raise ModelError for a function that calls others, or has strided parameters."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(function.body, (Call, calls.append))
     for call in calls:
         if getattr(call.op, "name", "") in _NAMED:
-            called = next((str(one.value) for one in call.args if isinstance(one, StringImm)), "")
-            if called not in PACKED | EXTERNS:
+            callee = next((str(one.value) for one in call.args if isinstance(one, StringImm)), "")
+            if callee not in PACKED | EXTERNS:
                 raise ModelError(
-                    f"{name} calls {called}, which is no compute: write it as te.compute, or pass"
+                    f"{name} calls {callee}, which is no compute: write it as te.compute, or pass"
                     " what comes before it and what comes after it, each as a function"
                 )
     for param in function.params:
@@ -175,29 +179,33 @@ def _check_results_last(function: PrimFunc, name: str) -> None:
     tvm_ffi.structural_walk(function.body, (TensorLoad, loads.append))
     stores: list[BufferStore] = []
     tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
-    written = [any(one.buffer.same_as(param) for one in stores) for param in function.params]
+    is_written = [any(one.buffer.same_as(param) for one in stores) for param in function.params]
     for at, param in enumerate(function.params):
-        if any(written[:at]) and not written[at] and any(o.source.same_as(param) for o in loads):
+        if (
+            any(is_written[:at])
+            and not is_written[at]
+            and any(o.source.same_as(param) for o in loads)
+        ):
             raise ModelError(f"{name}: input {param.name} comes after a result: pass results last")
 
 
 def _find_missing_input(tensors: Sequence[te.Tensor]) -> str | None:
-    """Return the name of an input that was not passed, or None."""
+    """Return the name of an input that is missing among the tensors, or None."""
     inputs = [one for one in _list_all_tensors(tensors) if isinstance(one.op, te.PlaceholderOp)]
-    passed = (any(map(one.same_as, tensors)) for one in inputs)
-    missing = (str(one.op.name) for one, there in zip(inputs, passed, strict=True) if not there)
+    is_passed = (any(map(one.same_as, tensors)) for one in inputs)
+    missing = (str(one.op.name) for one, there in zip(inputs, is_passed, strict=True) if not there)
     return next(missing, None)
 
 
 def _list_all_tensors(results: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """Return tensors and all that they are made of."""
-    left, seen = list(results), list(results)
+    """List tensors and all their transitive inputs."""
+    left, visited = list(results), list(results)
     while left:
         for tensor in left.pop().op.input_tensors:
-            if not any(tensor.same_as(one) for one in seen):
-                seen.append(tensor)
+            if not any(tensor.same_as(one) for one in visited):
+                visited.append(tensor)
                 left.append(tensor)
-    return seen
+    return visited
 
 
 def _list_sizes(function: PrimFunc) -> list[Any]:

@@ -1,7 +1,7 @@
-"""What a target of another kind of machine asks of its pipeline file, said before work begins.
+"""Check pipeline files for a target of another architecture, before any stage runs.
 
-Its code is compiled here and linked by a linker for it. Nothing of it runs here: what times or
-compares code has to be switched off, or to have been done before.
+Its code is compiled here and linked by a cross linker, but cannot run here: stages that time or
+compare code have to be switched off, or to be in the store already.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,11 +25,11 @@ _RUNS: Final[Mapping[type[Stage], tuple[str, str]]] = {
     VerifyStage: ("verify", "run"),
     BenchmarkStage: ("benchmark", "timed"),
 }
-"""The stages that run code, with their sections of the pipeline file, and what they do to it."""
+"""The stages that run code, with their sections of the pipeline file and a verb for messages."""
 
 
 def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
-    """Raise ConfigError if a library is built for a triple that nobody can link."""
+    """Raise ConfigError if a library is built for a foreign triple without a linker."""
     builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
     if builds and target.linker is None and triple is not None and is_foreign(triple):
         likely = triple.replace("-unknown-", "-")
@@ -40,7 +40,7 @@ def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
 
 
 def check_compiler(target: Target, plan: Plan) -> None:
-    """Raise SetupError if a library is built and no compiler of this machine can link it."""
+    """Raise SetupError if a library is built and this machine has no compiler to link it."""
     builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
     if builds and target.linker is None:
         require_linker()
@@ -54,7 +54,7 @@ def check_stages(plan: Plan, outlooks: "Iterable[Outlook]", triple: str) -> None
 
 
 def explain_unverified(plan: Plan, triple: str) -> str | None:
-    """Say that a build is compared with nothing, if its code can not run here."""
+    """Return a warning for a build that is not verified because its code cannot run here."""
     builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
     verified = any(isinstance(step.stage, VerifyStage) for step in plan.steps)
     if verified or not (builds and is_foreign(triple)):
@@ -69,15 +69,15 @@ def explain_unverified(plan: Plan, triple: str) -> str | None:
 
 def _list_impossible_stages(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
     for step in plan.steps:
-        section, done = _RUNS.get(type(step.stage), ("", ""))
+        section, verb = _RUNS.get(type(step.stage), ("", ""))
         if section and step.name in runs and not _is_run_elsewhere(step.stage):
             device = ", or name a device (`tuning.measure`)" if section == "tuning" else ""
             yield (
-                f"{section}: code for {machine} can not be {done} on this machine "
+                f"{section}: code for {machine} can not be {verb} on this machine "
                 f"({find_architecture(None)}): write `{section}: null`{device}"
             )
 
 
 def _is_run_elsewhere(stage: Stage) -> bool:
-    """Tell whether a stage has its code run by other machines."""
+    """Whether a stage runs its code on other machines."""
     return isinstance(stage, TuneStage) and stage.tuning.measure.runner != "local"

@@ -1,4 +1,4 @@
-"""`autopipe doctor`: does what autopipe stands on work here, and if not, what to do."""
+"""`autopipe doctor`: check the dependencies of autopipe on this machine, with remedies."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ from autopipe.pipeline.isolate import Bug, Entry, Zygote
 from autopipe.processes import seccomp
 
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-"""What a container gets of the processors: microseconds, and in which period."""
+"""The processor quota of a container: microseconds, and their period."""
 
 _GIB: Final = 2**30
 _TVM: Final = "autopipe.compiler.import_tvm"
@@ -31,7 +31,7 @@ _TVM: Final = "autopipe.compiler.import_tvm"
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What one check found."""
+    """The result of one check."""
 
     state: Literal["ok", "warn", "fail"]
     what: str
@@ -39,14 +39,14 @@ class Diagnosis:
     advice: str = ""
 
     def __str__(self) -> str:
-        """Return the line for people."""
+        """Format the result as one line."""
         advice = f" - {self.advice}" if self.advice and self.state != "ok" else ""
         return f"{self.state:<4}  {self.what:<12}  {self.detail}{advice}"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something to try in a child process."""
+    """A check that runs in a child process."""
 
     what: str
     entry: Entry[str]
@@ -59,9 +59,9 @@ class Check:
 def diagnose_machine(
     tvm: Zygote | None = None, pipeline: Pipeline | None = None
 ) -> Iterator[Diagnosis]:
-    """Try everything, each in a child of its own, and yield what was found, in order.
+    """Run all checks, each in a child process of its own, and yield their results in order.
 
-    With a pipeline, its own linker is tried, too, and its tracker is asked for devices.
+    With a pipeline, its linker is checked, too, and the devices of its tracker are listed.
     """
     with (
         tempfile.TemporaryDirectory(prefix="autopipe-") as folder,
@@ -80,7 +80,7 @@ def diagnose_machine(
 
 
 def _list_checks() -> tuple[Check, ...]:
-    """List what is tried."""
+    """List the checks of any machine."""
     pins = f"pip install {find_requirement('apache-tvm')} {find_requirement('apache-tvm-ffi')}"
     onnxruntime = "only verify and benchmark want it: pip install 'autopipe[onnxruntime]'"
     tuning = "pip install xgboost-cpu psutil cloudpickle"
@@ -117,17 +117,19 @@ def _list_checks() -> tuple[Check, ...]:
 
 
 def _list_linker_checks(target: Target) -> tuple[Check, ...]:
-    """List the linker that a target names, if it does."""
+    """List the check of the linker that a target names, if any."""
     if target.linker is None:
         return ()
     advice = "name a compiler that links for target.mtriple, and a target.sysroot if it needs one"
-    asked = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
-    named = {"linker": target.linker, "sysroot": target.sysroot}
-    return (Check("target", tvm_probe.check_cross_linking, {**asked, **named}, advice),)
+    target_fields = target.model_dump(mode="json", include={"mcpu", "mattr", "mtriple"})
+    linker_fields = {"linker": target.linker, "sysroot": target.sysroot}
+    return (
+        Check("target", tvm_probe.check_cross_linking, {**target_fields, **linker_fields}, advice),
+    )
 
 
 def _diagnose_devices(measure: Measure) -> Diagnosis:
-    """Ask the tracker that a pipeline names for devices of its key."""
+    """Check whether the tracker of a pipeline has devices of its key."""
     tracker = Tracker(str(measure.tracker), measure.connect_timeout)
     advice = f"start the server of a device of the key {measure.key}"
     try:
@@ -148,15 +150,13 @@ def _run_check(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
 
 
 def diagnose_threads() -> Diagnosis:
-    """Compare the cores this process may use with what a container lets it use."""
+    """Compare the cores that this process may use with the container's quota."""
     cores = len(os.sched_getaffinity(0))
     words = QUOTA.read_text(encoding="ascii").split() if QUOTA.exists() else ["max"]
     if words[0] != "max" and int(words[0]) < cores * int(words[1]):
-        allowed = int(words[0]) / int(words[1])
-        detail = f"{cores} cores, but time for {allowed:g} only"
-        return Diagnosis(
-            "warn", "threads", detail, f"set target.num_cores to {max(1, int(allowed))}"
-        )
+        quota = int(words[0]) / int(words[1])
+        detail = f"{cores} cores, but time for {quota:g} only"
+        return Diagnosis("warn", "threads", detail, f"set target.num_cores to {max(1, int(quota))}")
     return Diagnosis("ok", "threads", f"{cores} cores")
 
 

@@ -1,4 +1,4 @@
-"""What this store has measured of a build: only that passes a gate, whatever a lock says."""
+"""Check gates on a build's tuning by this store's own measurements, not by those of a lock."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,30 +25,30 @@ _TUNE: Final = "tune"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Looks at a build as soon as it is there, and tells what of it was measured here."""
+    """Computes the share of a finished build that was measured here, and checks the gates on it."""
 
     root: Path
-    """Of the store; its tuning records may not be there."""
+    """The root of the store, which may have no tuning records."""
     environment: Environment
     gates: Gates
     emit: Callable[[Event], None]
 
     def __call__(self, stage: str, artifacts: Mapping[str, Artifact]) -> None:
-        """Take what a stage has made. Raises GateError where a build has too little of it."""
+        """Inspect a finished stage's artifacts. Raises GateError for a build below its gates."""
         if stage != _BUILD or _TUNE not in artifacts:
             return
         tasks = read_tasks(artifacts["tasks"].path)
         winners = _read_winners(artifacts)
         proven = self._list_proofs(winners, TuningReport.read(artifacts[_TUNE].path))
         proven_shares = compute_shares(tasks, proven)
-        claimed = len(winners.keys() - proven.keys())
-        self.emit(Tuned(stage=stage, claimed=claimed, **proven_shares.named()))
-        self._require_shares(proven_shares.named(), claimed)
+        unverified_count = len(winners.keys() - proven.keys())
+        self.emit(Tuned(stage=stage, claimed=unverified_count, **proven_shares.named()))
+        self._require_shares(proven_shares.named(), unverified_count)
 
     def _list_proofs(
         self, winners: Mapping[str, BestRecord], report: TuningReport
     ) -> dict[str, Proof]:
-        """Return what this store measured of schedules, here or on the report's device.
+        """Return this store's measurements of schedules, here or on the report's device.
 
         By workload.
         """
@@ -66,25 +66,28 @@ class Evidence:
         except AutopipeError:  # there is no such device here, so nothing was measured on it
             return {}
 
-    def _require_shares(self, reached: Mapping[str, float], claimed: int) -> None:
+    def _require_shares(self, shares: Mapping[str, float], unverified_count: int) -> None:
         limits = self.gates.shares()
-        missed = [name for name, (word, limit) in limits.items() if reached[word] < limit]
-        if not missed:
+        failed_gates = [name for name, (word, limit) in limits.items() if shares[word] < limit]
+        if not failed_gates:
             return
-        told = "; ".join(
-            f"gates.{name}: {format_percent_floored(reached[word])} of the kept tasks' time was "
+        failures = "; ".join(
+            f"gates.{name}: {format_percent_floored(shares[word])} of the kept tasks' time was "
             f"{word} by this"
             f" store, {format_percent_floored(limit)} is required"
             for name, (word, limit) in limits.items()
-            if name in missed
+            if name in failed_gates
         )
-        others = f"{claimed} winners are claims of a lock or a remote; --force tune measures here"
-        raise GateError(f"{told}; {others if claimed else 'raise tuning.budget or lower the gate'}")
+        remedy = "raise tuning.budget or lower the gate"
+        if unverified_count:
+            winners = f"{unverified_count} winners are claims of a lock or a remote"
+            remedy = f"{winners}; --force tune measures here"
+        raise GateError(f"{failures}; {remedy}")
 
 
 def _read_winners(artifacts: Mapping[str, Artifact]) -> dict[str, BestRecord]:
-    """Return the records that a build rests on, by workload."""
+    """Return the tuning records that a build uses, by workload."""
     records = read_records(artifacts[_TUNE].path)
     tasks = BuiltLibrary.read(artifacts[_BUILD].path).tasks
-    used = {task.workload for task in tasks if task.seconds is not None}
-    return {workload: record for workload, record in records.items() if workload in used}
+    used_workloads = {task.workload for task in tasks if task.seconds is not None}
+    return {workload: record for workload, record in records.items() if workload in used_workloads}

@@ -1,4 +1,4 @@
-"""What a user asks of a farm: to schedule, to work, certificates, and who is there."""
+"""Run the scheduler and the workers of a farm, create certificates, and list the workers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +30,11 @@ __all__ = [
 ]  # fmt: skip
 
 _SOON: Final = 30
-"""Days before the end of a certificate when that is told."""
+"""Days before the expiry of a certificate from which a warning is given."""
 
 
 def check_address(text: str) -> str:
-    """Return the address of a scheduler as it is. Raises ConfigError."""
+    """Validate the address of a scheduler and return it. Raises ConfigError."""
     try:
         return tuning.check_scheduler_address(text)
     except ValueError as error:
@@ -42,7 +42,7 @@ def check_address(text: str) -> str:
 
 
 def check_label(text: str) -> str:
-    """Return the label of a kind of machines as it is. Raises ConfigError."""
+    """Validate the label of a kind of machines and return it. Raises ConfigError."""
     try:
         return TypeAdapter(tuning.Label).validate_python(text)
     except ValidationError:
@@ -50,28 +50,28 @@ def check_label(text: str) -> str:
 
 
 def schedule(listen: str, folder: Path | None, tell: Callable[[str], None]) -> None:
-    """Be the scheduler of a farm until SIGTERM. Raises ConfigError and SetupError."""
+    """Run the scheduler of a farm until SIGTERM. Raises ConfigError and SetupError."""
     from autopipe.farm import scheduler
 
     scheduler.run_scheduler(check_address(listen), None if folder is None else str(folder), tell)
 
 
 def work(joining: Joining, tell: Callable[[str], None]) -> None:
-    """Be a worker of a farm until SIGTERM. Raises SetupError."""
+    """Run a worker of a farm until SIGTERM. Raises SetupError."""
     from autopipe.farm import worker
 
     worker.run_worker(joining, tell)
 
 
 def make_certificates(folder: Path) -> list[str]:
-    """Make the certificates of a new farm; return lines that say so. Raises SetupError."""
-    made = certificates.make_certificates(folder)
-    told = f"copy {folder} to the scheduler, every worker and whoever tunes"
-    return [*(f"wrote {path}" for path in made), f"{told}; they end in {certificates.DAYS} days"]
+    """Create the certificates of a new farm; return the lines to print. Raises SetupError."""
+    paths = certificates.make_certificates(folder)
+    advice = f"copy {folder} to the scheduler, every worker and whoever tunes"
+    return [*(f"wrote {path}" for path in paths), f"{advice}; they end in {certificates.DAYS} days"]
 
 
 def diagnose_farm(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
-    """Yield what `doctor --cluster` says of a farm: certificates, scheduler, and who is there."""
+    """Yield the checks of `doctor --cluster`: certificates, scheduler, and workers."""
     reach = Reach(
         scheduler=check_address(scheduler), certificates=None if folder is None else str(folder)
     )
@@ -94,14 +94,14 @@ def diagnose_farm(scheduler: str, folder: Path | None) -> Iterator[Diagnosis]:
         yield Diagnosis("warn", "workers", "there are none", advice)
     for label, workers in sorted(labels.items()):
         yield Diagnosis("ok", format_value(label, 12), _describe_machines(workers))
-    for refused in farm.refused:
-        yield Diagnosis("warn", "refused", format_value(refused, 500), "bring it up to date")
+    for refusal in farm.refused:
+        yield Diagnosis("warn", "refused", format_value(refusal, 500), "bring it up to date")
 
 
 def describe_workers(
     file: Path, overrides: Sequence[str] = (), build: str | None = None
 ) -> str | None:
-    """Say who is there to measure for a pipeline file; None where this machine does.
+    """Describe the workers that measure for a pipeline file; None where this machine does.
 
     Raises ConfigError.
     """
@@ -133,7 +133,7 @@ def _diagnose_certificates(folder: Path) -> Diagnosis:
 
 
 def _describe_machines(workers: Sequence[FarmWorker]) -> str:
-    """Say how many machines of a kind there are, and how a pipeline file names that kind."""
+    """Describe the workers of one kind, with the target that a pipeline file names them by."""
     first, busy = workers[0].facts, sum(worker.orders for worker in workers)
     lacks = [f"-{feature}" for feature in str(first["processor"]["lacks"]).split()]
     mattr = f", mattr: [{', '.join(lacks)}]" if lacks else ""

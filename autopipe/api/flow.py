@@ -1,4 +1,4 @@
-"""A pipeline file run, or looked at: what the command line does, as functions."""
+"""Run and plan pipeline files: the functions behind `autopipe run`, `plan` and `tasks`."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from autopipe.tasks.task import Task
 
 OUTPUT: Final = Path("dist")
-"""Where packages go, unless the user says otherwise."""
+"""The default folder of packages."""
 
 _ADDRESSES: Final = 1 << 30
-"""Bytes of addresses that TVM wants, with room to spare."""
+"""Bytes of address space that TVM needs, with a margin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What all commands on a pipeline file need."""
+    """The opened store and the plan of a pipeline file, which all commands on one need."""
 
     pipeline: Pipeline
     plan: Plan
@@ -59,7 +59,7 @@ class Flow:
     isolate: Zygote
     locking: Locking
     history: History
-    """What the pipeline file ran last."""
+    """The previous runs of the pipeline file."""
     diagnostics: Diagnostics = NO_DIAGNOSTICS
 
 
@@ -82,32 +82,32 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
     A run with `overrides`, or only `until` a stage, writes no lock. `lock_timeout` is in seconds.
-    `reproducible` builds again and compares. `signers` sign a lock. Raises AutopipeError.
+    `reproducible` builds again and compares. The lock needs one of `signers`. Raises AutopipeError.
     """
     check_mode(mode, partial=bool(overrides) or until is not None, signed=signers is not None)
-    start, told = time.monotonic(), dict[str, Any](exit_code=0)
+    start, result = time.monotonic(), dict[str, Any](exit_code=0)
     patience = Patience(warn_waiting(emit), lock_timeout)
-    asked = (overrides, store, until, force, mode, patience, signers)
+    options = (overrides, store, until, force, mode, patience, signers)
     try:
         with (
-            open_flow(file, *asked, build=build, ask=True, diagnostics=diagnostics) as flow,
+            open_flow(file, *options, build=build, ask=True, diagnostics=diagnostics) as flow,
             _open_remote(flow, file.absolute().parent, emit) as remote,
             name_bisect(file, flow.pipeline.target, build=build, store=store),
         ):
             _check_owner(flow, output)
-            artifacts = _run_stages(flow, force, emit, remote, told=not overrides)
+            artifacts = _run_stages(flow, force, emit, remote, warn_stale=not overrides)
             if reproducible:
                 _check_reproducible(flow, artifacts, emit)
             flow.locking.hold(artifacts, flow.store.contents)
-            told["package"] = _publish_package(flow, artifacts, output)
+            result["package"] = _publish_package(flow, artifacts, output)
             if until is None:
-                told |= _lock(flow, artifacts, whole=not overrides)
+                result |= _lock(flow, artifacts, full=not overrides)
             return artifacts
     except BaseException as error:
-        told |= {"exit_code": find_exit_code(error), "error": describe_error(error)}
+        result |= {"exit_code": find_exit_code(error), "error": describe_error(error)}
         raise
     finally:
-        emit(RunFinished(**told, seconds=time.monotonic() - start))
+        emit(RunFinished(**result, seconds=time.monotonic() - start))
 
 
 def plan(  # noqa: PLR0913 -- one for each option of the command
@@ -120,7 +120,7 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> tuple[Outlook, ...]:
-    """Return what `run` would do with each stage, and why; nothing is run."""
+    """Forecast the action of `run` for each stage with its reason; nothing is run."""
     patience = Patience(warn_waiting(emit))
     with open_flow(file, overrides, store, until, force, Mode.AUTO, patience, build=build) as flow:
         outlooks = forecast(
@@ -141,7 +141,7 @@ def list_tasks(
     build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> "tuple[Task, ...]":
-    """Run a pipeline file up to its tasks and return them all, dropped ones too."""
+    """Run a pipeline file up to its tasks and return all of them, including dropped ones."""
     patience = Patience(warn_waiting(emit))
     with open_flow(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
         return extract_tasks(flow, emit)[0]
@@ -150,16 +150,16 @@ def list_tasks(
 def extract_tasks(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
     """Run an opened flow up to its tasks; return them, and the folder of their artifact.
 
-    Patterns that match no task are told each time, whether or not the stage was cached.
+    Patterns that match no task are reported each time, whether or not the stage was cached.
     """
     from autopipe.pipeline.executor import Executor
     from autopipe.tasks.filters.unmatched import list_idle_rules, list_unmatched
     from autopipe.tasks.task import read_tasks
 
-    told: set[str] = set()
+    warnings: set[str] = set()
 
     def note(event: Event) -> None:
-        told.update([event.message] if isinstance(event, Warn) else ())
+        warnings.update([event.message] if isinstance(event, Warn) else ())
         emit(event)
 
     artifacts = Executor(flow.store, flow.host, flow.isolate, note, history=flow.history).run(
@@ -169,7 +169,7 @@ def extract_tasks(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Tas
     tasks = read_tasks(folder)
     idle = list_idle_rules(tasks, flow.pipeline.schedules)
     for text in (*list_unmatched(tasks, flow.pipeline.tasks), *idle):
-        if text not in told:
+        if text not in warnings:
             emit(Warn(stage="tasks", message=text))
     return tasks, folder
 
@@ -189,9 +189,9 @@ def open_flow(  # noqa: PLR0913, PLR0917 -- one for each option that the command
     ask: bool = False,
     diagnostics: Diagnostics = NO_DIAGNOSTICS,
 ) -> Iterator[Flow]:
-    """Open the store of a pipeline file, with the stages that are asked for as a plan.
+    """Open the store of a pipeline file, and plan the requested stages.
 
-    With `ask`, TVM is asked for what a lock needs to know.
+    With `ask`, TVM is queried for the facts that a lock records.
     """
     pipeline = load(file, overrides, build)
     stages, _ = wire_stages(file, pipeline, until=until, force=force)
@@ -203,22 +203,22 @@ def open_flow(  # noqa: PLR0913, PLR0917 -- one for each option that the command
         )
         steps = build_plan(locking.stages(stages, force), until=until)
         history = History.of(store, file, pipeline.name, build)
-        locked = locking.environment(host)
-        yield Flow(pipeline, steps, store, locked, zygote, locking, history, diagnostics)
+        environment = locking.environment(host)
+        yield Flow(pipeline, steps, store, environment, zygote, locking, history, diagnostics)
 
 
 def _check_reproducible(
     flow: Flow, artifacts: Mapping[str, Artifact], emit: Callable[[Event], None]
 ) -> None:
-    """Raise GateError where another build gives other files."""
+    """Raise GateError where a second build produces different files."""
     from autopipe.lock.rebuild import Rebuilding
 
     Rebuilding(flow.plan, flow.store, flow.host, _make_zygote, emit).check(artifacts)
 
 
-def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict[str, str | None]:
-    """Write the lock, or say why not; return fields of `RunFinished`."""
-    if whole:
+def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, full: bool) -> dict[str, str | None]:
+    """Write the lock, or explain its absence; return fields of `RunFinished`."""
+    if full:
         lock = flow.locking.write(artifacts, flow.store)
         return {"lock": None if lock is None else str(lock)}
     why = "no lock is written with --set"
@@ -226,17 +226,17 @@ def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, whole: bool) -> dict
 
 
 def _make_zygote(tmp: Path) -> Zygote:
-    """Return what runs stages, with a folder for temporary files."""
+    """Start the process that runs stages, with a folder for temporary files."""
     return Zygote(PRELOADED, tmp)
 
 
 def warn_waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
-    """Warn of whom the store has to wait for."""
-    return lambda who: emit(Warn(stage="store", message=f"waiting for {who}"))
+    """Return a function that warns of the processes that the store waits for."""
+    return lambda owner: emit(Warn(stage="store", message=f"waiting for {owner}"))
 
 
 def _publish_package(flow: Flow, artifacts: Mapping[str, Artifact], output: Path) -> str | None:
-    """Publish the package of a run; return its path, null where none was made."""
+    """Publish the package of a run; return its path, or None without a package."""
     for artifact in artifacts.values():
         if artifact.kind is Kind.PACKAGE:
             package = publish_package(artifact.path, output)
@@ -263,9 +263,9 @@ def _run_stages(
     emit: Callable[[Event], None],
     remote: "Remote | None",
     *,
-    told: bool,
+    warn_stale: bool,
 ) -> dict[str, Artifact]:
-    """Run the stages of an opened flow, as its lock has them."""
+    """Run the stages of an opened flow as planned by its lock."""
     from autopipe.pipeline.executor import Executor
 
     executor = Executor(
@@ -281,20 +281,20 @@ def _run_stages(
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
     cross.check_compiler(flow.pipeline.target, flow.plan)
-    if is_foreign(triple) and remote is None:  # where what can not be done here may be
+    if is_foreign(triple) and remote is None:  # a remote may have what cannot be done here
         outlooks = forecast(flow.plan, flow.host, flow.history, force=force, warn=lambda _: None)
         cross.check_stages(flow.plan, outlooks, triple)
     if text := cross.explain_unverified(flow.plan, triple):
         emit(Warn(stage="verify", message=text))
     flow.locking.require(lambda: _extract_tasks(executor, flow.plan))
-    if told and (stale := flow.locking.stale()):
+    if warn_stale and (stale := flow.locking.stale()):
         emit(Warn(stage="lock", message=stale))
-    shown = flow.diagnostics.stages(one.stage for one in flow.plan.steps)
-    return executor.run(flow.plan, force={*force, *shown})
+    traced_stages = flow.diagnostics.stages(one.stage for one in flow.plan.steps)
+    return executor.run(flow.plan, force={*force, *traced_stages})
 
 
 def _build_inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
-    """Return what looks at each artifact, and remembers with what configuration a build is made."""
+    """Build the callback that inspects each artifact and records the configuration of a build."""
     from autopipe.api.evidence import Evidence
 
     evidence = Evidence(flow.store.root, flow.host, flow.pipeline.gates, emit)
@@ -311,7 +311,7 @@ def _build_inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
 def _open_remote(
     flow: Flow, base: Path, emit: Callable[[Event], None]
 ) -> "AbstractContextManager[Remote | None]":
-    """Open the remote of a pipeline; a frozen run asks nobody."""
+    """Open the remote of a pipeline; a frozen run has none."""
     if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
         return nullcontext()
     from autopipe.api.shapes import SHAPES
@@ -321,7 +321,7 @@ def _open_remote(
 
 
 def _extract_tasks(executor: "Executor", plan: Plan) -> Path | None:
-    """Return the folder of the tasks as they are now, None for a plan that ends before them."""
+    """Run the plan up to its tasks and return their folder; None for a plan that ends earlier."""
     names = [step.name for step in plan.steps]
     if "tasks" not in names:
         return None
@@ -329,9 +329,9 @@ def _extract_tasks(executor: "Executor", plan: Plan) -> Path | None:
 
 
 def _examine_tvm(zygote: Zygote, store: Store) -> Stack:
-    """Ask TVM what the facts need; that it can answer is the check that it works.
+    """Query the facts of TVM, which also checks that it works.
 
-    Raises SetupError, and StoreError for what a disk refuses.
+    Raises SetupError, and StoreError for a full or failing disk.
     """
     log = store.root / "logs" / "examine.log"
     try:

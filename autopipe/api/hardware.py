@@ -1,4 +1,4 @@
-"""What functions are scheduled for: the few numbers that schedules without measuring go by."""
+"""The hardware parameters that functions are scheduled for without measuring."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -20,43 +20,43 @@ _Section = TypeVar("_Section", bound=Frozen)
 
 
 def hardware(**stated: JsonValue) -> Target:
-    """Return section `target` of a pipeline file, filled in: what is not stated is this machine's.
+    """Build section `target` of a pipeline file; fields that are not stated are this machine's.
 
     `stated` are fields of that section, such as `num_cores`, `mcpu` or `kind`, and those of its
     part `hardware`: `vector_bits` and `registers`; `l1`, `l2` and `l3` in bytes.
 
-    Raises ConfigError for what is no such field, and TargetError for what can not be.
+    Raises ConfigError for an unknown field, and TargetError for an impossible target.
     """
     sizes = {name: stated.pop(name) for name in Hardware.model_fields if name in stated}
     return fill_target(validate_section(Target, {**stated, "hardware": sizes}, target="target"))
 
 
 def fill_target(target: Target) -> Target:
-    """Return a target that leaves nothing to the machine. Raises TargetError."""
+    """Fill in all fields of a target that default to the machine. Raises TargetError."""
     facts = resolve_target(target, describe_machine())
     fields = BACKENDS[target.kind].fields
     if "hardware" not in fields:
-        given = {name: facts[name] for name in fields}
-        return Target.model_validate({"kind": target.kind, **given})
+        stated_fields = {name: facts[name] for name in fields}
+        return Target.model_validate({"kind": target.kind, **stated_fields})
     params = asdict(Conditions.of(facts, fast_algorithms=True).hardware)
     sizes = {name: params[name] for name in Hardware.model_fields}
     return Target.model_validate({**facts, "hardware": sizes})
 
 
 def build_conditions(target: Target, *, fast_algorithms: bool) -> Conditions:
-    """Return what schedules are made for that stand in no model: what any build of TVM compiles.
+    """Build the conditions of a standalone function, which any build of TVM must compile.
 
     Raises TargetError.
     """
-    found = Conditions.of(
+    conditions = Conditions.of(
         resolve_target(target, describe_machine()), fast_algorithms=fast_algorithms
     )
-    features = found.hardware.features - {PRODUCTS, TILES}
-    return replace(found, hardware=replace(found.hardware.alone(), features=features))
+    features = conditions.hardware.features - {PRODUCTS, TILES}
+    return replace(conditions, hardware=replace(conditions.hardware.alone(), features=features))
 
 
 def validate_section(kind: type[_Section], value: object, **options: str) -> _Section:
-    """Return the section of a pipeline file; `options` are our names of what is wrong in it.
+    """Validate a section of a pipeline file; `options` rename its fields in error messages.
 
     Raises ConfigError.
     """
@@ -64,17 +64,17 @@ def validate_section(kind: type[_Section], value: object, **options: str) -> _Se
         return kind.model_validate(value)
     except ValidationError as error:
         ours = {field: name for name, field in options.items()}
-        told = []
+        messages = []
         for problem in error.errors():
             field = ".".join(map(str, problem["loc"])) or next(iter(options), "")
-            told.append(f"{ours.get(field, field)}: {problem['msg']}")
-        raise ConfigError("; ".join(told)) from None
+            messages.append(f"{ours.get(field, field)}: {problem['msg']}")
+        raise ConfigError("; ".join(messages)) from None
 
 
-def to_target(given: Target | Mapping[str, Any] | None) -> Target:
-    """Return what a caller means by a target; nothing is this machine. Raises ConfigError."""
+def to_target(target: Target | Mapping[str, Any] | None) -> Target:
+    """Convert a target argument to a `Target`; None is this machine. Raises ConfigError."""
     return (
-        given
-        if isinstance(given, Target)
-        else validate_section(Target, given or {}, target="target")
+        target
+        if isinstance(target, Target)
+        else validate_section(Target, target or {}, target="target")
     )

@@ -1,4 +1,4 @@
-"""A first pipeline file for a model."""
+"""Write a first pipeline file for a model."""
 
 import json
 import math
@@ -33,26 +33,26 @@ _LONGEST: Final = 60
 """Characters of a dimension's name."""
 _PIPELINES: Final = (".yaml", ".yml")
 _MISFIT: Final = ("(op_type:", "has a negative dimension")
-"""What is said of nodes and values that do not fit each other."""
+"""Parts of errors about nodes and values whose shapes are incompatible."""
 _TRIALS: Final = 32
-"""Of each layer: as many as are proposed at a time."""
+"""Trials of each layer: one batch of proposals."""
 _RATE: Final = 2
 """Trials a second, first round and confirmation included, on two cores of a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """A pipeline file that was written, and what is left to do about it."""
+    """A pipeline file that was written, and the sizes that remain to be filled in."""
 
     path: Path
     inputs: Mapping[str, InputSizes]
-    """What is known of each input of the model."""
+    """The sizes of each input of the model."""
     closed: Mapping[str, str]
-    """Dimensions that the model leaves open, and was found to take one size of: what to say."""
+    """Notes on the dynamic dimensions of which the model accepts one size only, by name."""
 
     @property
     def open(self) -> dict[str, InputSizes]:
-        """Inputs with a size that nobody gave."""
+        """Inputs with an unknown size."""
         return {name: known for name, known in self.inputs.items() if known.open}
 
 
@@ -66,10 +66,9 @@ def write_pipeline_file(
 ) -> Starter:
     """Write a pipeline file for a model: the path of an ONNX file, or `pkg:package/path`.
 
-    It is called after the model where there is no `output`. `shapes` are like `x=1,3,640,640`.
-    With `open_sizes`, all others that the model leaves open stay so, within proposed ranges.
-    Raises ConfigError if the file is there or a shape does not fit, ModelError for a model that can
-    not be used.
+    It is named after the model where there is no `output`. `shapes` are like `x=1,3,640,640`. With
+    `open_sizes`, all other dynamic dimensions stay dynamic, within proposed ranges. Raises
+    ConfigError if the file exists or a shape does not fit, ModelError for an unusable model.
     """
     path = locate_model_file(model, Path())
     if path.suffix in _PIPELINES:
@@ -79,86 +78,88 @@ def write_pipeline_file(
         raise ConfigError(
             f"{output}: is there already; say --overwrite, or choose another --output"
         )
-    written = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
+    model_path = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
     name = _to_pipeline_name(output)
-    inputs, closed, text = draft_pipeline(path, written, shapes, name=name, open_sizes=open_sizes)
+    inputs, notes, text = draft_pipeline(path, model_path, shapes, name=name, open_sizes=open_sizes)
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ConfigError(f"{output}: {error.strerror}") from error
-    return Starter(output, inputs, closed)
+    return Starter(output, inputs, notes)
 
 
 def draft_pipeline(
-    model: Path, written: str, shapes: Sequence[str], *, name: str, open_sizes: bool
+    model: Path, model_path: str, shapes: Sequence[str], *, name: str, open_sizes: bool
 ) -> tuple[Mapping[str, InputSizes], Mapping[str, str], str]:
     """Draft the pipeline file of a model.
 
     Returns the sizes of its inputs, a note on each dimension that has one size only, and the text.
-    `written` is the model's path in that file, `name` the pipeline's. Sizes that nobody gave are
-    marked as open, but for the batch, assumed to be 1; with `open_sizes` both have a name. Raises
-    ModelError for a file without use, ConfigError for a shape that is wrong.
+    `model_path` is the model's path in that file, `name` the pipeline's. Unknown sizes are marked,
+    except the batch, assumed to be 1; with `open_sizes` both are named dimensions. Raises
+    ModelError for an unusable file, ConfigError for a wrong shape.
     """
     from autopipe.compiler.frontends.onnx.facts import outline
 
-    declared = outline.read_declared_shapes(model)
-    settled = sizes.resolve_sizes(declared, sizes.parse_shapes(shapes, list(declared)))
-    inputs = open_forms.name_open_sizes(settled) if open_sizes else settled
+    declared_shapes = outline.read_declared_shapes(model)
+    known_sizes = sizes.resolve_sizes(
+        declared_shapes, sizes.parse_shapes(shapes, list(declared_shapes))
+    )
+    inputs = open_forms.name_open_sizes(known_sizes) if open_sizes else known_sizes
     try:
-        described = _read_model_outline(model, inputs)
+        model_outline = _read_model_outline(model, inputs)
     except ModelError as error:
         misfit = any(words in str(error) for words in _MISFIT)
         raise ModelError(f"{error}{_suggest_shape(inputs, shapes) if misfit else ''}") from error
-    found = _propose_sizes(model, inputs, settled, described)
-    only = {name: one.dimension.first for name, one in found.items() if one.is_one_size}
-    closed = {name: _explain_closed_size(model, inputs, found, name) for name in only}
+    proposals = _propose_sizes(model, inputs, known_sizes, model_outline)
+    only = {name: one.dimension.first for name, one in proposals.items() if one.is_one_size}
+    notes = {name: _explain_closed_size(model, inputs, proposals, name) for name in only}
     inputs = {name: known.at(only) for name, known in inputs.items()}
     lines = [
         *("version: 1", f"name: {name}"),
-        *("model:", f"  path: {_to_yaml_string(written)}", "  inputs:"),
-        *(f"    # {_replace_unprintable(told)}" for told in closed.values()),
+        *("model:", f"  path: {_to_yaml_string(model_path)}", "  inputs:"),
+        *(f"    # {_replace_unprintable(told)}" for told in notes.values()),
         *(
             line
-            for one in described.inputs
+            for one in model_outline.inputs
             for line in _list_input_lines(one.name, inputs[one.name], one.dtype)
         ),
-        *_list_dimension_lines({name: one for name, one in found.items() if name not in only}),
+        *_list_dimension_lines({name: one for name, one in proposals.items() if name not in only}),
     ]
-    if described.constant_weights:
+    if model_outline.constant_weights:
         lines.append("  weights: {synthesize: he_normal, seed: 0}  # the file has none of its own")
-    layouts = [_LAYOUTS[rank] for rank in sorted(described.convolutions & _LAYOUTS.keys())]
+    layouts = [_LAYOUTS[rank] for rank in sorted(model_outline.convolutions & _LAYOUTS.keys())]
     if layouts:
         lines += ["layout:", *(f"  {layout}" for layout in layouts)]
     lines += ["tasks: {allow_empty: true}  # a small model may have nothing worth tuning"]
-    lines += _list_tuning_lines(described.layers)
-    return inputs, closed, "\n".join(lines) + "\n"
+    lines += _list_tuning_lines(model_outline.layers)
+    return inputs, notes, "\n".join(lines) + "\n"
 
 
 def _propose_sizes(
     model: Path,
     inputs: Mapping[str, InputSizes],
-    settled: Mapping[str, InputSizes],
+    known_sizes: Mapping[str, InputSizes],
     outline: "ModelOutline",
 ) -> Mapping[str, open_forms.SizeProposal]:
-    """Return what is proposed of open sizes; `settled` is what was known before they had names."""
+    """Propose ranges of dynamic dimensions; `known_sizes` are the inputs before naming them."""
     if not any(known.names for known in inputs.values()):
         return {}
-    found = open_forms.propose_dimensions(inputs, settled, outline)
-    found = open_forms.fit_proposals(found, partial(_can_take_sizes, model, inputs))
+    proposals = open_forms.propose_dimensions(inputs, known_sizes, outline)
+    proposals = open_forms.fit_proposals(proposals, partial(_can_take_sizes, model, inputs))
     dtypes = {value.name: value.dtype for value in outline.inputs}
-    return try_proposals(found, model, _list_shapes(inputs), dtypes)
+    return try_proposals(proposals, model, _list_shapes(inputs), dtypes)
 
 
 def _explain_closed_size(
     model: Path,
     inputs: Mapping[str, InputSizes],
-    found: Mapping[str, open_forms.SizeProposal],
+    proposals: Mapping[str, open_forms.SizeProposal],
     name: str,
 ) -> str:
-    """Return what to say of a dimension that the model takes one size of."""
-    only, step = found[name].dimension.first, found[name].dimension.multiple
-    likely = {other: one.dimension.likely[0] for other, one in found.items()}
+    """Explain that the model accepts only one size of a dimension."""
+    only, step = proposals[name].dimension.first, proposals[name].dimension.multiple
+    likely = {other: one.dimension.likely[0] for other, one in proposals.items()}
     why = (
         _find_size_refusal(model, inputs, {**likely, name: only + step})
         or "onnxruntime ends in an error"
@@ -166,13 +167,13 @@ def _explain_closed_size(
     return f"{name} is {only} here: at {only + step}, {' '.join(why.split())}"
 
 
-def _list_dimension_lines(found: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
-    """Yield the lines about open sizes."""
-    if found:
+def _list_dimension_lines(proposals: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
+    """Yield the lines of section `model.dimensions`."""
+    if proposals:
         yield "  # proposals: one package takes every size from min to max, and is fastest at"
         yield "  # the likely ones; a size may be a number in shape instead"
         yield "  dimensions:"
-        yield from (f"    {name}: {one.text}" for name, one in found.items())
+        yield from (f"    {name}: {one.text}" for name, one in proposals.items())
 
 
 def _read_model_outline(model: Path, inputs: Mapping[str, InputSizes]) -> "ModelOutline":
@@ -188,12 +189,12 @@ def _read_model_outline(model: Path, inputs: Mapping[str, InputSizes]) -> "Model
 
 
 def _can_take_sizes(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> bool:
-    """Tell whether a model takes certain open sizes."""
+    """Whether a model accepts certain sizes of its dynamic dimensions."""
     return _find_size_refusal(model, inputs, at) is None
 
 
 def _find_size_refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes) -> str | None:
-    """Return why a model does not take certain open sizes, or None if it does."""
+    """Return the reason why a model refuses certain sizes, or None if it accepts them."""
     from autopipe.compiler.frontends.onnx.facts.outline import find_refusal
 
     shapes = {
@@ -207,7 +208,7 @@ def _find_size_refusal(model: Path, inputs: Mapping[str, InputSizes], at: Sizes)
 
 
 def _list_shapes(inputs: Mapping[str, InputSizes]) -> Shapes:
-    """Return the shapes of inputs with names for open sizes; all of them have one here."""
+    """Return the shapes of inputs with the names of their dynamic dimensions."""
     return {
         name: tuple(known.names[axis] if size is None else size
                     for axis, size in enumerate(known.shape))
@@ -216,7 +217,7 @@ def _list_shapes(inputs: Mapping[str, InputSizes]) -> Shapes:
 
 
 def _suggest_shape(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> str:
-    """Return what to try where the model is refused with sizes that it does not say itself."""
+    """Suggest other sizes for a model that is refused with assumed or given sizes."""
     if any(known.open for known in inputs.values()):
         return ""
     if any(known.assumed for known in inputs.values()):
@@ -224,23 +225,23 @@ def _suggest_shape(inputs: Mapping[str, InputSizes], shapes: Sequence[str]) -> s
     return "; are these sizes that the model takes?" if shapes else ""
 
 
-def _list_input_lines(name: str, known: InputSizes, dtype: str) -> Iterator[str]:
-    if known.assumed:
-        yield f"    # assumed: the batch, {format_dimensions(known.assumed)}, is 1"
-    if known.open:
-        yield f'    # write a size for each "{OPEN}": {format_dimensions(known.open)}'
+def _list_input_lines(name: str, sizes: InputSizes, dtype: str) -> Iterator[str]:
+    if sizes.assumed:
+        yield f"    # assumed: the batch, {format_dimensions(sizes.assumed)}, is 1"
+    if sizes.open:
+        yield f'    # write a size for each "{OPEN}": {format_dimensions(sizes.open)}'
     shape = ", ".join(
-        known.names.get(axis, f'"{OPEN}"') if size is None else str(size)
-        for axis, size in enumerate(known.shape)
+        sizes.names.get(axis, f'"{OPEN}"') if size is None else str(size)
+        for axis, size in enumerate(sizes.shape)
     )
     yield f"    {_to_yaml_string(name)}: {{shape: [{shape}], dtype: {dtype}}}"
 
 
-def format_dimensions(named: Mapping[int, str]) -> str:
-    """Name dimensions, as comments and messages do: `dimension 2 (height), dimension 3 (width)`."""
+def format_dimensions(names_by_axis: Mapping[int, str]) -> str:
+    """Format dimensions for comments and messages: `dimension 2 (height), dimension 3 (width)`."""
     texts = (
         f"dimension {axis}" + (f" ({name[:_LONGEST]})" if name else "")
-        for axis, name in named.items()
+        for axis, name in names_by_axis.items()
     )
     return _replace_unprintable(", ".join(texts))
 
@@ -257,17 +258,17 @@ def _list_tuning_lines(layers: int) -> list[str]:
 
 
 def _to_pipeline_name(path: Path) -> str:
-    """Return the name of a pipeline for the name of a file, letters without their accents."""
+    """Derive the name of a pipeline from that of a file, without accents."""
     letters = unicodedata.normalize("NFKD", path.stem)
     plain = "".join(c for c in letters if not unicodedata.combining(c))
     return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip("._-")[:100] or "model"
 
 
 def _to_yaml_string(text: str) -> str:
-    """Return text as a YAML string, which JSON's is, less what YAML may not hold."""
+    """Format text as a YAML string: a JSON string without characters that YAML forbids."""
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def _replace_unprintable(text: str) -> str:
-    """Return text that can not end the comment it stands in."""
+    """Replace unprintable characters, which could end a comment."""
     return "".join(char if char.isprintable() else "?" for char in text)

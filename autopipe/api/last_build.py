@@ -1,4 +1,4 @@
-"""The last build of a pipeline file: what it was made of, and what differs from the one before."""
+"""The last build of a pipeline file: its sources, and its differences from the one before."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,77 +21,79 @@ from autopipe.store.locks import Patience
 from autopipe.store.store import find_default_root, open_store
 
 _PATIENCE: Final = Patience(lambda _: None, 1.0)
-"""Seconds to wait for whoever has the store for itself; a report is no reason to wait longer."""
+"""Seconds to wait for an exclusive lock of the store; a report is no reason to wait longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedBuild:
-    """What a pipeline file ran last."""
+    """A build in the history of a pipeline file."""
 
     actions: Mapping[str, Document]
-    """By kind of stage; each is what the result of the stage depends on."""
+    """The inputs and parameters of each stage, by kind of stage."""
     tasks: Mapping[str, LibraryTask]
-    """Of the library, by workload."""
+    """The tasks of the library, by workload."""
     configuration: Document | None = None
-    """The pipeline file with its overrides; null where the store does not have it."""
+    """The pipeline file with its overrides; None where the store does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildOrigin:
-    """What the store says of where a build comes from."""
+    """The sources of a build, and its differences from the previous one."""
 
     sources: Mapping[str, str]
     """Digests of the files that its stages read, by stage and name."""
     since: SinceLastBuild | None
-    """What differs from the build before; null where that is not known."""
+    """The differences from the previous build; None where that is unknown."""
 
 
 def load_last(
     file: Path, overrides: Sequence[str], build: str | None, store: Path | None
 ) -> Pipeline:
-    """Return the pipeline that the last build of a file was run with.
+    """Load the pipeline that the last build of a file was run with.
 
-    With overrides it is the file's with these, as a run takes it; so it is where the store does
-    not know. Raises ConfigError.
+    With overrides, or without a build in the store, it is the current file with the overrides.
+    Raises ConfigError.
     """
     pipeline = load(file, overrides, build)
     root = store or find_default_root()
     if overrides or not (root / "runs").is_dir():
         return pipeline
-    with open_store(root, _PATIENCE) as opened:
-        known = History.of(opened, file, pipeline.name, build).configuration
+    with open_store(root, _PATIENCE) as opened_store:
+        configuration = History.of(opened_store, file, pipeline.name, build).configuration
     with suppress(ValidationError):  # of another release
-        return pipeline if known is None else Pipeline.model_validate(known)
+        return pipeline if configuration is None else Pipeline.model_validate(configuration)
     return pipeline
 
 
-def find_origin(root: Path, file: Path, build: str | None, made: Mapping[str, str]) -> BuildOrigin:
-    """Return what a store says of the last build of a pipeline file.
+def find_origin(
+    root: Path, file: Path, build: str | None, digests: Mapping[str, str]
+) -> BuildOrigin:
+    """Find the sources of the last build of a pipeline file, and its differences from the previous.
 
-    `made` are the digests of its artifacts by their stages.
+    `digests` are those of its artifacts, by stage.
     """
-    unknown = BuildOrigin({}, None)
+    unknown_origin = BuildOrigin({}, None)
     if not (root / "runs").is_dir():
-        return unknown
+        return unknown_origin
     with suppress(StoreError, MalformedError, OSError), open_store(root, _PATIENCE) as store:
         history = History.of(store, file, "", build)
         since = None
-        if "build" in made:
+        if "build" in digests:
             since = compare_builds(_read_build(history.previous()), _read_build(history))
-        return BuildOrigin(dict(_find_sources(history, made)), since)
-    return unknown
+        return BuildOrigin(dict(_find_sources(history, digests)), since)
+    return unknown_origin
 
 
-def _find_sources(history: History, made: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _find_sources(history: History, digests: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for key in history.last_keys():
         entry = history.store.entry(key)
-        if entry is not None and made.get(stage := str(entry.action["stage"])) == entry.digest:
+        if entry is not None and digests.get(stage := str(entry.action["stage"])) == entry.digest:
             for name, digest in entry.action["sources"].items():
                 yield f"{stage}.{name}", digest
 
 
 def _read_build(history: History) -> RememberedBuild | None:
-    """Return the last build of a history; None where the store has none."""
+    """Read the last build of a history; None where the store has none."""
     key = history.last_key("build")
     entry = None if key is None else history.store.entry(key)
     if entry is None:
@@ -104,7 +106,7 @@ def _read_build(history: History) -> RememberedBuild | None:
 def compare_builds(
     old: RememberedBuild | None, new: RememberedBuild | None
 ) -> SinceLastBuild | None:
-    """Return what differs; None where one of them is not known."""
+    """List the differences between two builds; None where one of them is unknown."""
     if old is None or new is None:
         return None
     fields = _list_changed_fields(old.configuration, new.configuration)
@@ -126,21 +128,29 @@ def _list_changed_fields(old: Document | None, new: Document | None) -> tuple[st
 
 
 def _list_changed_stages(
-    old: Mapping[str, Document], new: Mapping[str, Document], known: set[str]
+    old: Mapping[str, Document], new: Mapping[str, Document], field_changes: set[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield what stages depend on and is other now, each where it is first seen.
+    """Yield the changed inputs and parameters of stages, each at the first stage that has it.
 
-    Parameters that are `known` to differ, as fields of the pipeline file, are left out.
+    Changes among `field_changes` of the pipeline file are omitted.
     """
-    told = {kind: list_changes(old[kind], new[kind]) for kind in old.keys() & new.keys()}
-    results = {f"the result of {kind.split()[0]} changed" for kind, lines in told.items() if lines}
-    for kind in sorted(told):
-        others = (line for line in told[kind] if line not in results)
-        own = [
-            line for line in others if not (_is_parameter(line) and _shorten_change(line) in known)
+    changes_by_stage = {
+        kind: list_changes(old[kind], new[kind]) for kind in old.keys() & new.keys()
+    }
+    results = {
+        f"the result of {kind.split()[0]} changed"
+        for kind, lines in changes_by_stage.items()
+        if lines
+    }
+    for kind in sorted(changes_by_stage):
+        new_changes = (line for line in changes_by_stage[kind] if line not in results)
+        own_changes = [
+            line
+            for line in new_changes
+            if not (_is_parameter(line) and _shorten_change(line) in field_changes)
         ]
-        if own:
-            yield kind.split()[0], tuple(own)
+        if own_changes:
+            yield kind.split()[0], tuple(own_changes)
 
 
 def _is_parameter(change: str) -> bool:
@@ -148,7 +158,7 @@ def _is_parameter(change: str) -> bool:
 
 
 def _shorten_change(change: str) -> str:
-    """Return a change with the last part of its name alone: `rtol changed from 1 to 2`."""
+    """Shorten the name in a change to its last part: `rtol changed from 1 to 2`."""
     name, _, rest = change.partition(" ")
     return f"{name.rpartition('.')[2]} {rest}"
 

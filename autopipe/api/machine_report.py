@@ -1,4 +1,4 @@
-"""`autopipe doctor --machine`: the numbers of this machine, measured, beside those of the table."""
+"""`autopipe doctor --machine`: measure this machine, and compare it with its row of the table."""
 
 import tempfile
 from collections.abc import Iterator
@@ -19,24 +19,24 @@ _COUNTS: Final = ("line_bytes", "fma_latency_cycles", "fma_ports", "vector_bits_
 """Numbers that have to be equal, rounded."""
 
 _SECONDS: Final = 300.0
-"""After which the measurement ends; it takes some five."""
+"""Time limit of the measurement, which takes about five."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedNumber:
-    """A measured number beside the one that schedules are planned with."""
+    """A measured number beside that of the machine table, which schedules are planned with."""
 
     name: str
     measured: float | None
     """None where it cannot be measured here."""
     source: str
-    """How it was found, or why it was not."""
+    """The method of measurement, or the reason of its failure."""
     table: float
-    """What the row has."""
+    """The number in the machine table."""
 
     @property
     def off_by(self) -> float | None:
-        """How many times the number of the row the measured one is."""
+        """The ratio of the measured number to that of the table."""
         return None if self.measured is None else self.measured / self.table
 
     @property
@@ -49,7 +49,7 @@ class ComparedNumber:
         return not 1 / FACTOR <= self.measured / self.table <= FACTOR
 
     def __str__(self) -> str:
-        """Return its line of the table."""
+        """Format its line of the table."""
         start = f"{self.name:<21}"
         if self.measured is None:
             return f"{start}  {'-':>8}  {_format_number(self.table):>8}  {'-':>6}  {self.source}"
@@ -63,20 +63,20 @@ class ComparedNumber:
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """This machine as measured, and the row that it has."""
+    """The measurements of this machine beside its row of the machine table."""
 
     mcpu: str
     """LLVM's name of the processor."""
     row: str
     """The family of the row."""
     derived: bool
-    """Whether no row names this processor."""
+    """Whether the row is derived, since none names this processor."""
     numbers: tuple[ComparedNumber, ...]
 
     def lines(self) -> Iterator[str]:
-        """Yield the table, then which numbers are off."""
-        named = f"derived as {self.row}: no row names it" if self.derived else f"row {self.row}"
-        yield f"{self.mcpu}: {named}"
+        """Yield the lines of the table, then the names of the numbers that are off."""
+        row_text = f"derived as {self.row}: no row names it" if self.derived else f"row {self.row}"
+        yield f"{self.mcpu}: {row_text}"
         yield f"{'number':<21}  {'measured':>8}  {'table':>8}  {'ratio':>6}"
         yield from map(str, self.numbers)
         off = [number.name for number in self.numbers if number.is_off]
@@ -102,9 +102,9 @@ class MachineReport:
 
 
 def measure_here(entry: Entry[dict[str, Any]] = measure_machine) -> MachineReport:
-    """Measure this machine in a child process, in some seconds, and compare it with its row.
+    """Measure this machine in a child process for some seconds, and compare it with its row.
 
-    Raises SetupError where TVM does not work, and what else the child raises.
+    Raises SetupError where TVM does not work, and any other error of the child.
     """
     argument = {"folder": str(SYSTEM_FOLDER)}
     with (
@@ -117,14 +117,14 @@ def measure_here(entry: Entry[dict[str, Any]] = measure_machine) -> MachineRepor
 
 
 def compare_numbers(mcpu: str, numbers: list[dict[str, Any]], row: Machine) -> MachineReport:
-    """Return measured numbers, each as the fields of a `Number`, beside those of a row."""
-    compared = tuple(
+    """Compare measured numbers, each with the fields of a `Number`, with those of a row."""
+    compared_numbers = tuple(
         ComparedNumber(
             number["name"], number["value"], number["source"], float(getattr(row, number["name"]))
         )
         for number in numbers
     )
-    return MachineReport(mcpu, row.family, not row.processors, compared)
+    return MachineReport(mcpu, row.family, not row.processors, compared_numbers)
 
 
 def _format_number(value: float) -> str:

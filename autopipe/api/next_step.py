@@ -1,4 +1,4 @@
-"""The command that finds the cause of a wrong build, named below the error of its run."""
+"""Append the command that finds the cause of a wrong build to the error of its run."""
 
 import shlex
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Profiles a package, or the last build of a pipeline file."""
+"""Profile a package, or the last build of a pipeline file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,20 +23,20 @@ _REFERENCE: Final = "reference.onnx"
 
 @dataclass(frozen=True, slots=True)
 class ProfileTarget:
-    """A build that is profiled."""
+    """A build to profile."""
 
     path: Path
     """A package, or the artifact of *build*."""
     nodes: NodeMap
     model: Path | None
-    """The model with its weights, as reference runtimes take it; null for a package."""
+    """The model with its weights, in the format of reference runtimes; None for a package."""
 
 
 def find_target(
     target: Path, *, store: Path | None = None, overrides: Sequence[str] = (),
     build: str | None = None,
 ) -> ProfileTarget:  # fmt: skip
-    """Return the build that a package holds, or the last one of a pipeline file.
+    """Find the build of a package for this machine, or the last build of a pipeline file.
 
     Raises ConfigError for a pipeline file that was not built, PackageError.
     """
@@ -61,7 +61,7 @@ def profile_build(
     target: ProfileTarget, *, inputs: Sequence[str] = (), sizes: Sequence[str] = (),
     threads: int | None = None, runs: int = 10,
 ) -> Profile:  # fmt: skip
-    """Run a build in a child process and return where its time goes.
+    """Run a build in a child process, and measure the time of each kernel.
 
     Raises ConfigError for inputs that do not fit, PackageError for a build that fails.
     """

@@ -1,4 +1,4 @@
-"""Puts the package where the user wants it."""
+"""Copy the package to the output folder."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from autopipe.store import files
 def publish_package(artifact: Path, output: Path) -> Path:
     """Copy the one file of a package artifact into the folder `output`, unless it is there.
 
-    It appears whole or not at all. A copy with the same size and time is taken for the same.
+    The copy is atomic. A file with the same size and modification time counts as identical.
     Raises StoreError.
     """
     with files.wrap_os_errors(output):

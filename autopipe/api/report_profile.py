@@ -1,4 +1,4 @@
-"""A profile as a part of a report: each kernel's time in the built model, and its bound."""
+"""Add a profile to a report: each kernel's time in the compiled model, and its bound."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from autopipe.report.document import KernelTime, ProfileReport, RunReport
 
 
 def attach_profile(report: RunReport, profile: Profile) -> RunReport:
-    """Return the report of the build that was profiled, with its profile."""
+    """Add a profile to the report of its build."""
     tasks = {
         call.kernel: call.task
         for graph in report.graphs
@@ -22,13 +22,13 @@ def attach_profile(report: RunReport, profile: Profile) -> RunReport:
     kernels = (
         _build_kernel_time(name, calls, tasks, profile.peaks) for name, calls in groups.items()
     )
-    summed = ProfileReport(
+    profile_report = ProfileReport(
         library=profile.library, threads=profile.threads, runs=profile.runs, whole=profile.whole,
         sum=sum(call.seconds for call in profile.calls if call.kernel),
         gflops=profile.peaks.gflops, gbps=profile.peaks.gbps, kernels=tuple(kernels),
         disturbed=profile.disturbed,
     )  # fmt: skip
-    return report.model_copy(update={"profile": summed})
+    return report.model_copy(update={"profile": profile_report})
 
 
 def _build_kernel_time(

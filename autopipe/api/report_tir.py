@@ -1,4 +1,4 @@
-"""The scheduled TIR of kernels as a part of a report; a child process with TVM makes it again."""
+"""Add the scheduled TIR of kernels to a report; a child process with TVM replays the schedules."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ _PROGRAM = "autopipe.stages.schedule_text"
 def attach_tir(
     report: RunReport, file: Path, *, store: Path | None = None, build: str | None = None
 ) -> RunReport:
-    """Return the report of the last build of a pipeline file, with the TIR of its kernels.
+    """Add the TIR of its kernels to the report of the last build of a pipeline file.
 
     Raises ConfigError for a file that was not built, StageError, SetupError.
     """
     artifacts = find_artifacts(load_last(file, (), build, store), file, store, build)
-    with open_store(store or find_default_root(), FOR_EVER) as opened:
-        action = History.of(opened, file, "", build).last_action("build")
+    with open_store(store or find_default_root(), FOR_EVER) as opened_store:
+        action = History.of(opened_store, file, "", build).last_action("build")
     if not action:
         raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
     folders = {stage: str(folder) for stage, folder in artifacts.items()}

@@ -1,4 +1,4 @@
-"""A run that leaves reports of its builds, whatever it ends in."""
+"""Write the reports of a run's builds, whether it succeeds or fails."""
 
 import os
 import secrets
@@ -39,15 +39,15 @@ FORMS: Final[Mapping[str, Callable[..., str]]] = {
     ".md": format_markdown,
     ".html": build_page,
 }
-"""How the reports of all builds of a run are written, by the suffix of their file."""
+"""Functions that format the reports of all builds of a run, by file suffix."""
 
 
 @contextmanager
 def save_reports_at_end(emit: Emit, paths: Sequence[Path]) -> Iterator[list[RunReport]]:
-    """Give the list for the report of each build; at the end, write them to each of `paths`.
+    """Yield the list that collects the builds' reports; at the end, write it to each of `paths`.
 
-    Raises ConfigError, before the run, for a path whose suffix says no form; StoreError for a
-    report that can not be written, or warns of it where the run itself failed.
+    Raises ConfigError, before the run, for a path with an unknown suffix; StoreError for a report
+    that cannot be written, or warns of it where the run itself failed.
     """
     for path in paths:
         if path.suffix not in FORMS:
@@ -76,7 +76,7 @@ def record_run(  # noqa: PLR0913 -- what `flow.run` takes, too
     store: Path | None = None,
     until: str | None = None,
 ) -> Iterator[Emit]:
-    """Give the reporter of a run of `file`; at its end, however it ends, add its report."""
+    """Yield the reporter of a run of `file`; at its end, even by an error, add its report."""
     root = store or find_default_root()
     about = describe_run(file, overrides, until, root, build)
 
@@ -98,18 +98,18 @@ def record_run(  # noqa: PLR0913 -- what `flow.run` takes, too
 def attach_origin(
     report: RunReport, root: Path, file: Path, build: str | None, places: Mapping[str, str]
 ) -> RunReport:
-    """Return a report with what the store says of its sources, and of the build before."""
-    made = {one.stage: one.digest for one in report.stages if one.digest is not None}
-    origin = find_origin(root, file, build, made)
+    """Add the sources of a build, and its differences from the previous one, to a report."""
+    digests = {one.stage: one.digest for one in report.stages if one.digest is not None}
+    origin = find_origin(root, file, build, digests)
     since = replace_places(
         None if origin.since is None else origin.since.model_dump(mode="json"), places
     )
-    known = {"sources": dict(origin.sources), "since": since}
-    return RunReport.model_validate({**report.model_dump(mode="json"), **known})
+    origin_fields = {"sources": dict(origin.sources), "since": since}
+    return RunReport.model_validate({**report.model_dump(mode="json"), **origin_fields})
 
 
 def find_trials(root: Path, session: str) -> list[Record]:
-    """Return the trials of a session that a store has measured; none of a store without records.
+    """Read the trials of a session from a store's records; none if it has no records.
 
     Raises StoreError.
     """
@@ -117,12 +117,12 @@ def find_trials(root: Path, session: str) -> list[Record]:
     if not records.exists():
         return []
     with RecordStore.view(records) as store:
-        found = store.every("session = ? AND here", (session,))
-    return [details.believed for details in found]
+        trials = store.every("session = ? AND here", (session,))
+    return [details.believed for details in trials]
 
 
 def _report_unstarted_run(error: BaseException) -> RunReport:
-    """Return the report of a run that ended before its first build."""
+    """Build the report of a run that ended before its first build."""
     recorder = Recorder(lambda _: None, Path)
     return recorder.report(_describe_any_run(find_default_root()), find_exit_code(error), error)
 
@@ -148,27 +148,27 @@ def write_whole_file(path: Path, text: str) -> None:
 
 
 def _write_reports(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:
-    failed = []
+    errors = []
     for path in paths:
         try:
             write_whole_file(path, FORMS[path.suffix](*reports))
         except StoreError as error:  # the others are written all the same
-            failed.append(error)
-    if failed:
-        raise failed[0]
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def describe_run(
     file: Path, overrides: Sequence[str], until: str | None, root: Path, build: str | None
 ) -> RunInfo:
-    """Find out what can be said before the run; what is wrong, the run will say."""
+    """Collect the facts of a run before it starts; errors are left to the run."""
     with suppress(AutopipeError):
         return describe_pipeline(load(file, overrides, build), file, until, root)
     return _describe_any_run(root)
 
 
 def describe_pipeline(pipeline: Pipeline, file: Path, until: str | None, root: Path) -> RunInfo:
-    """Find out what can be said of a run of a pipeline; what is wrong is left out."""
+    """Collect the facts of a run of a pipeline; facts that raise errors are omitted."""
     about = _describe_any_run(root)
     with suppress(AutopipeError):
         configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
@@ -181,7 +181,7 @@ def describe_pipeline(pipeline: Pipeline, file: Path, until: str | None, root: P
 
 
 def _describe_any_run(root: Path) -> RunInfo:
-    """Return what is known of any run."""
+    """Collect the facts that do not depend on the pipeline."""
     places = {
         str(root.absolute()): "$STORE",
         sys.prefix: "$PYTHON",

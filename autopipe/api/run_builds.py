@@ -25,9 +25,9 @@ def run_builds(
     emit: Emit,
     failed: Callable[[PlannedBuild, Exception], None],
 ) -> int:
-    """Run one build after the other, whatever becomes of each; return the largest exit code.
+    """Run builds in sequence, even after failures; return the largest exit code.
 
-    `failed` takes what a build raises. A signal ends all of them.
+    `failed` receives the exception of a build. A signal ends all of them.
     """
     start, code = time.monotonic(), 0
     watches = [_Watch(build, emit) for build in builds]
@@ -53,7 +53,7 @@ def run_builds(
 
 
 class _Watch:
-    """Passes the events of a build on under its name, and sums them up."""
+    """Forwards the events of a build with its name, and summarizes them."""
 
     def __init__(self, build: PlannedBuild, emit: Emit) -> None:
         self.build = build
@@ -63,26 +63,31 @@ class _Watch:
         self._emit = emit
 
     def start(self, number: int, total: int) -> None:
-        """Say that the build begins."""
+        """Emit the start of the build."""
         of = {"file": self.result.file, "target": self.result.target}
         self(BuildStarted(**of, number=number, total=total))
 
     def __call__(self, event: Event, /) -> None:
-        """Take an event of the build."""
+        """Forward an event of the build."""
         match event:
             case Measured(document=document):
                 self._note_ratio(BenchmarkReport.model_validate(document))
             case RunFinished(exit_code=code):
-                same = {name: getattr(event, name) for name in ("seconds", "package", "lock")}
+                copied_fields = {
+                    name: getattr(event, name) for name in ("seconds", "package", "lock")
+                }
                 self._update_result(
-                    **same, error=event.error, exit_code=code, result=_describe_outcome(code)
+                    **copied_fields,
+                    error=event.error,
+                    exit_code=code,
+                    result=_describe_outcome(code),
                 )
             case _:
                 pass
         self._emit(event.model_copy(update={"build": self.build.label}))
 
     def fail(self, error: BaseException) -> None:
-        """Take what the build raised."""
+        """Record the exception of the build."""
         code = find_exit_code(error)
         text = describe_error(error)
         self._update_result(exit_code=code, result=_describe_outcome(code), error=text)

@@ -1,6 +1,6 @@
-"""Reports of what was built earlier: by a report, the store, a lock or a package.
+"""Report earlier builds from a report, the store, a lock or a package.
 
-Nothing is run, and TVM is not imported. What a file does not tell is left out.
+Nothing is run, and TVM is not imported. Facts that a file does not have are omitted.
 """
 
 import json
@@ -44,18 +44,18 @@ _FINISHED: Final[Mapping[str, Any]] = {
     "stages": (), "warnings": (), "verification": None, "benchmark": None,
     "gates": (), "package": None, "machine": None,
 }  # fmt: skip
-"""What a file of a build says nothing of."""
+"""Fields of a report that no file of a build has."""
 
 
 def read_reports(path: Path) -> tuple[RunReport, ...]:
-    """Return what a file says: a report, a lock, or a package with all its builds.
+    """Read the reports of a file: a report, a lock, or a package with all its builds.
 
     Raises ConfigError for any other file, LockError, PackageError.
     """
     kind = recognize_file(path)
     if kind is FileKind.REPORT:
-        found = document.load_builds(path)
-        return (found,) if isinstance(found, RunReport) else found.builds
+        report = document.load_builds(path)
+        return (report,) if isinstance(report, RunReport) else report.builds
     return (_report_lock(path),) if kind is FileKind.LOCK else _report_package(path)
 
 
@@ -63,20 +63,20 @@ def read_last_builds(
     file: Path, *, store: Path | None = None, overrides: Sequence[str] = (),
     build: str | None = None,
 ) -> tuple[RunReport, ...]:  # fmt: skip
-    """Return what the store has of the last run of each build of a pipeline file.
+    """Report the last run of each build of a pipeline file from the store.
 
-    Times of a benchmark are never taken from the store. Raises ConfigError where nothing was built.
+    Benchmark times are never taken from the store. Raises ConfigError where nothing was built.
     """
     root = store or find_default_root()
     pipelines = load_builds(file, overrides)
     require_stages([] if build is None else [build], [name or "" for name in pipelines], "--build")
     names = pipelines if build is None else [build]
     with open_store(root, FOR_EVER) as opened_store:
-        found = [
+        last_reports = [
             _report_last_build(opened_store, file, name, load_last(file, overrides, name, root))
             for name in names
         ]
-    reports = tuple(report for report in found if report is not None)
+    reports = tuple(report for report in last_reports if report is not None)
     if not reports:
         raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
     return reports
@@ -85,22 +85,22 @@ def read_last_builds(
 def _report_last_build(
     store: Store, file: Path, build: str | None, pipeline: Pipeline
 ) -> RunReport | None:
-    """Return what the last build was made of, and its verification, if it is of this build."""
+    """Report the last build with its inputs, and its verification if that is of the same build."""
     history = History.of(store, file, pipeline.name, build)
     key = history.last_key("build")
-    built = None if key is None else store.lookup(key, lambda _: None)
-    if key is None or built is None or (entry := store.entry(key)) is None:
+    build_artifact = None if key is None else store.lookup(key, lambda _: None)
+    if key is None or build_artifact is None or (entry := store.entry(key)) is None:
         return None
-    stages = {**entry.action["inputs"], "build": built.digest}
-    checked = history.last_key("verify")
-    verified = None if checked is None else store.entry(checked)
-    if verified is not None and _is_of(verified.action, built.digest, pipeline):
-        stages["verify"] = verified.digest
+    stages = {**entry.action["inputs"], "build": build_artifact.digest}
+    verify_key = history.last_key("verify")
+    verify_entry = None if verify_key is None else store.entry(verify_key)
+    if verify_entry is not None and _is_of(verify_entry.action, build_artifact.digest, pipeline):
+        stages["verify"] = verify_entry.digest
     recorder = Recorder(lambda _: None, store.object, partial(find_trials, store.root))
     try:
         for stage, digest in stages.items():
             recorder(StageCached(stage=stage, digest=digest))
-    except ValueError as error:  # of a file that an earlier release wrote
+    except ValueError as error:  # a file of an earlier release
         raise StoreError(f"the store's last build of {file} cannot be read: {error}") from None
     about = describe_pipeline(pipeline, file, None, store.root)
     report = recorder.report(replace(about, stages=[], machine=None), 0, None)
@@ -108,24 +108,24 @@ def _report_last_build(
     return report.model_copy(update={"origin": "build"})
 
 
-def _is_of(verified: Document, build: str, pipeline: Pipeline) -> bool:
-    """Whether a verification is of a build, and as a pipeline asks for it; one may have failed."""
-    asked = pipeline.verify and pipeline.verify.model_dump(mode="json")
-    known = verified["inputs"].get("build"), verified["params"].get("options")
-    return known == (build, asked)
+def _is_of(verify_action: Document, build: str, pipeline: Pipeline) -> bool:
+    """Whether a verification has a build and the options of a pipeline; it may have failed."""
+    options = pipeline.verify and pipeline.verify.model_dump(mode="json")
+    verified_build = verify_action["inputs"].get("build"), verify_action["params"].get("options")
+    return verified_build == (build, options)
 
 
 def _report_lock(path: Path) -> RunReport:
-    """Return what a lock says, with its records where they are those that it names."""
+    """Report a lock, with its records where their digest matches."""
     lock = lock_files.read_lock(path)
-    tuned = _read_records(lock, path)
+    tuning = _read_records(lock, path)
     versions = {
         name: version for facet in lock.versions.values() for name, version in facet.items()
     }
     return RunReport(**{
         **_FINISHED, "origin": "lock", "pipeline": lock.pipeline, "versions": versions,
         "configuration": lock.configuration, "target": lock.target, "sources": lock.sources,
-        "tasks": tuple(_describe_locked_task(task, tuned) for task in lock.tasks),
+        "tasks": tuple(_describe_locked_task(task, tuning) for task in lock.tasks),
     })  # fmt: skip
 
 
@@ -139,22 +139,22 @@ def _read_records(lock: Lock, path: Path) -> TuningResult:
     )
 
 
-def _describe_locked_task(task: LockedTask, tuned: TuningResult) -> TaskReport:
-    report, record = tuned.tasks.get(task.workload), tuned.records.get(task.workload)
+def _describe_locked_task(task: LockedTask, tuning: TuningResult) -> TaskReport:
+    report, record = tuning.tasks.get(task.workload), tuning.records.get(task.workload)
     template = json.dumps(task.schedule) if isinstance(task.schedule, dict) else None
-    own = record.schedule if record is not None and task.schedule is not None else template
+    schedule = record.schedule if record is not None and task.schedule is not None else template
     return TaskReport(
         name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
         implementation=task.implementation, reason="",
         seconds=None if task.microseconds is None else task.microseconds[1] / 1e6,
         share=report.share if report else None, trials=task.trials,
         failed=report.failed if report else 0, ops=task.ops, computes=task.ops,
-        schedule=tuple(list_schedule_lines(own)) if own is not None else (),
+        schedule=tuple(list_schedule_lines(schedule)) if schedule is not None else (),
     )  # fmt: skip
 
 
 def _report_package(path: Path) -> tuple[RunReport, ...]:
-    """Return what the manifest of a package says of each of its builds."""
+    """Report each build in the manifest of a package."""
     with opened(path) as contents:
         builds = list(list_builds(contents.manifest.needs))
         package = PackageReport(path=str(path), size=path.stat().st_size, sha256=sha256(path))
@@ -171,10 +171,10 @@ def _report_build(
     name = f"{manifest.name} for {processor.mcpu}" if several else manifest.name
     signature = needs.signature
     target = {**processor.model_dump(mode="json"), "num_cores": signature.threads}
-    listed = read_node_map(contents, prefix)
-    order = [node.name for node in listed.nodes]
+    node_map = read_node_map(contents, prefix)
+    order = [node.name for node in node_map.nodes]
     places: dict[str, int | None] = {task.name: at for at, task in enumerate(read_tasks(needs))}
-    graphs = draw_graphs(listed, places, label_libraries(signature.entries))
+    graphs = draw_graphs(node_map, places, label_libraries(signature.entries))
     return RunReport(**{
         **_FINISHED, "origin": "package", "pipeline": name, "target": target,
         "configuration": _read_configuration(contents),
@@ -199,9 +199,9 @@ def _list_versions(contents: PackageContents, needs: Needs) -> Iterator[tuple[st
 def _list_packaged_tasks(
     needs: Needs, graphs: Sequence[KernelGraph], order: Sequence[str]
 ) -> Iterator[TaskReport]:
-    """Yield the tasks; with nodes where all calls of a task are of the function that it names.
+    """Yield the tasks, with nodes where all calls of a task are of its named function.
 
-    A package does not say which other functions are the same task.
+    A package does not list the other functions of a task.
     """
     nodes = find_nodes(graphs, order)
     counts = Counter(call.task for graph in graphs for call in graph.calls)

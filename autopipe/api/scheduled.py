@@ -1,4 +1,4 @@
-"""A function with its schedule: shown, called, compiled, saved, loaded."""
+"""A function with its schedule: print, call, compile, save and load it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -37,47 +37,47 @@ _LARGEST: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ContenderSummary:
-    """How one contender did."""
+    """The result of one arm: an engine on an implementation."""
 
     engine: str
-    """Who proposed its schedules; `static` or `default` for those that nobody searched."""
+    """The engine that proposed its schedules; `static` or `default` for those without search."""
     implementation: str
     trials: int
     failed: int
     seconds: float | None
     """Median of one call with its best schedule; None if none of its trials gave a time."""
     stopped: str | None
-    """Why it was not asked any more; None if it was until the end."""
+    """Why it got no further trials; None if it did until the end."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A PrimFunc with its schedule: the fastest that was found, or one that was not measured."""
+    """A PrimFunc with its schedule: the fastest measured one, or an unmeasured one."""
 
     workload: tvm.IRModule
     """The PrimFunc as it was declared, as `main`."""
     module: tvm.IRModule
-    """The scheduled PrimFunc, as `main`, with elementary functions as arithmetic: what any build of
-    TVM compiles to the code that was timed."""
+    """The scheduled PrimFunc, as `main`, with elementary functions as arithmetic: any build of TVM
+    compiles it to the code that was timed."""
     engine: str
-    """Who proposed the schedule; `none` where the function is best as it is."""
+    """The engine that proposed the schedule; `none` where the function is best unscheduled."""
     implementation: str
     schedule: str
-    """How it is made again: TVM's trace, or a template and its knobs, as JSON."""
+    """The recorded schedule: TVM's trace, or a template and its knobs, as JSON."""
     target: Target
-    """What it was scheduled for."""
+    """The target that it was scheduled for."""
     fast_algorithms: bool
-    """Whether it may round differently from the plain loops."""
+    """Whether it may round differently from the unscheduled loops."""
     flops: float
-    """Operations of one call; 0 if they can not be counted."""
+    """Operations of one call; 0 if they cannot be counted."""
     seconds: float | None = None
     """Median of one call; None if nothing was measured."""
     unchecked: str | None = "nothing was run"
-    """Why it could not be compared with the plain loops; None if it computes the same."""
+    """Why it could not be compared with the unscheduled loops; None if it agrees with them."""
     ended: str = "nothing was measured"
     """Why tuning ended."""
     contenders: tuple[ContenderSummary, ...] = ()
-    """Who took part, the fastest first."""
+    """The results of all engines, the fastest first."""
 
     @cached_property
     def blocks(self) -> tuple[ClassifiedBlock, ...]:
@@ -91,17 +91,17 @@ class Scheduled:
         return compile_kernel(self.module, where)["main"]
 
     def __call__(self, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Run the function on this machine, and return its outputs; it is compiled at first.
+        """Run the function on this machine and return its outputs; the first call compiles it.
 
-        `inputs` are the tensors that it reads, in order. Raises ModelError for others, and
-        ForeignCode for a function that brings code along.
+        `inputs` are the tensors that it reads, in order. Raises ModelError for other shapes or
+        dtypes, and ForeignCode for a function that contains foreign code.
         """
         if not BACKENDS[self.target.kind].runs_on_host:
             raise ModelError(f"a function for {self.target.kind} is not called here: compile it")
         tensors = [*self._check_inputs(inputs), *(np.zeros(*like) for like in self._outputs)]
-        passed = [tvm.runtime.tensor(tensor) for tensor in tensors]
-        self._main(*passed)
-        return tuple(tensor.numpy() for tensor in passed[len(inputs) :])
+        arguments = [tvm.runtime.tensor(tensor) for tensor in tensors]
+        self._main(*arguments)
+        return tuple(tensor.numpy() for tensor in arguments[len(inputs) :])
 
     @property
     def identity(self) -> str:
@@ -116,24 +116,25 @@ class Scheduled:
     def _outputs(self) -> list[tuple[tuple[int, ...], str]]:
         return [(tensor.shape, tensor.dtype) for tensor in self._task.outputs]
 
-    def _check_inputs(self, given: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        wanted = [(tensor.shape, tensor.dtype) for tensor in self._task.inputs]
-        found = [(array.shape, str(array.dtype)) for array in map(np.asarray, given)]
-        if found != wanted:
+    def _check_inputs(self, inputs: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        parameter_types = [(tensor.shape, tensor.dtype) for tensor in self._task.inputs]
+        input_types = [(array.shape, str(array.dtype)) for array in map(np.asarray, inputs)]
+        if input_types != parameter_types:
             raise ModelError(
-                f"the function takes {_format_tensors(wanted)}; these are {_format_tensors(found)}"
+                f"the function takes {_format_tensors(parameter_types)}; "
+                f"these are {_format_tensors(input_types)}"
             )
-        return [np.asarray(array, order="C") for array in given]  # of no axes, too
+        return [np.asarray(array, order="C") for array in inputs]  # of no axes, too
 
     def save(self, file: Path | str) -> None:
-        """Write how the function is scheduled and for what, not the function. Raises OSError."""
+        """Save the schedule and its target, without the function. Raises OSError."""
         names = SavedSchedule.model_fields.keys() - {"format", "workload"}
         fields = {name: getattr(self, name) for name in names}
         document = SavedSchedule(workload=self.identity, **fields)
         Path(file).write_text(document.model_dump_json(indent=1, ensure_ascii=True) + "\n", "utf-8")
 
     def __str__(self) -> str:
-        """Return a table of the contenders, and who won; or the classes of the blocks."""
+        """Format a table of the engines and the winner, or the classes of the blocks."""
         won = f"{self.engine} on {self.implementation}"
         if self.seconds is None:
             template = (
@@ -158,10 +159,10 @@ class Scheduled:
 
 
 class SavedSchedule(Frozen, frozen=True):
-    """What `save` writes. Another may have written the file: it is checked before it is used."""
+    """The file of `save`. It may come from an untrusted source: it is checked before use."""
 
     format: Literal[1] = 1
-    """Version of this form."""
+    """Version of this format."""
     workload: str
     """TVM's structural hash of the function."""
     target: Target
@@ -177,12 +178,12 @@ class SavedSchedule(Frozen, frozen=True):
 
 
 def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
-    """Schedule a function as `Scheduled.save` wrote it.
+    """Apply a schedule that `Scheduled.save` wrote to a function.
 
     The file holds a template with its knobs or a trace of TVM, for one function, which the caller
-    declares again: so nothing in a file is run. Its times are claims. Raises ModelError for a file
-    that is none, can not be read or is of another function, StageError if the schedule does not
-    fit, Forbidden if it may do harm.
+    declares again: nothing in a file is run. Its times are unverified. Raises ModelError for a
+    file that is invalid or of another function, StageError if the schedule does not fit, Forbidden
+    if it may do harm.
     """
     try:
         document = SavedSchedule.model_validate(foreign.parse(foreign.read(Path(file), _LARGEST)))
@@ -204,37 +205,39 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
 
 
 def build_single_task(function: tvm.IRModule) -> Task:
-    """Return the task of a function that stands in no model."""
+    """Build the task of a standalone function."""
     main = function["main"]
     return make_task(0, make_workload(main), ["main"], read_op_info(main))
 
 
 def prepare_function(compute: Compute, target: Target, *, fast_algorithms: bool) -> tvm.IRModule:
-    """Return the function as it is scheduled for a target. Raises ModelError."""
+    """Prepare a declared function for scheduling on a target. Raises ModelError."""
     module = to_declared_module(compute)
     arithmetic = fast_algorithms and BACKENDS[target.kind].expands_elementary_functions
     return elementary.mark_inexact(module) if arithmetic else module
 
 
 def apply_saved_schedule(function: tvm.IRModule, **fields: Any) -> Scheduled:  # noqa: ANN401 - as `Scheduled`
-    """Return a function with a recorded schedule. Raises StageError if that does not fit."""
+    """Apply a recorded schedule to a function. Raises StageError if it does not fit."""
     for_what = build_conditions(fields["target"], fast_algorithms=fields["fast_algorithms"])
-    made = replay_schedule(function, fields["implementation"], fields["schedule"], for_what)
-    fields["engine"] = name_engine(fields["engine"], function, made)
+    scheduled_module = replay_schedule(
+        function, fields["implementation"], fields["schedule"], for_what
+    )
+    fields["engine"] = name_engine(fields["engine"], function, scheduled_module)
     return Scheduled(
         workload=function,
-        module=protect_module_divisions(elementary.expand_functions(made)),
+        module=protect_module_divisions(elementary.expand_functions(scheduled_module)),
         **fields,
     )
 
 
-def name_engine(engine: str, function: tvm.IRModule, made: tvm.IRModule) -> str:
-    """Return who made a schedule: nobody, where it leaves the function as it was declared."""
-    return UNSCHEDULED if tvm_ffi.structural_equal(made, function) else engine
+def name_engine(engine: str, function: tvm.IRModule, scheduled_module: tvm.IRModule) -> str:
+    """Return the engine of a schedule; `none` if it leaves the function as declared."""
+    return UNSCHEDULED if tvm_ffi.structural_equal(scheduled_module, function) else engine
 
 
 def _read_template_name(schedule: str) -> str:
-    """Return the name of the template in a record, or "" for a trace."""
+    """Read the name of the template in a record; "" for a trace."""
     document = json.loads(schedule) if schedule else None
     return str(document["template"]) if isinstance(document, dict) else ""
 
@@ -252,8 +255,11 @@ def _format_contenders(contenders: Sequence[ContenderSummary]) -> list[str]:
     ]
 
 
-def _format_tensors(found: Sequence[tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{dtype}[{'x'.join(map(str, shape))}]" for shape, dtype in found) or "none"
+def _format_tensors(tensor_types: Sequence[tuple[tuple[int, ...], str]]) -> str:
+    return (
+        ", ".join(f"{dtype}[{'x'.join(map(str, shape))}]" for shape, dtype in tensor_types)
+        or "none"
+    )
 
 
 def _format_time(seconds: float | None) -> str:

@@ -1,8 +1,8 @@
-"""What each stage leaves, looked at where another machine says that this is it.
+"""Check that an artifact of a remote has the files and the document types of its stage.
 
-Later stages take these files apart, so an artifact that was not made here is taken only if it has
-them, and what is read of their documents has its type. What they compute with is not judged:
-whoever may write to a remote may give a library that does anything.
+Later stages parse these files, so an artifact of another machine is accepted only if it has them
+and its documents have valid types. Their code is not judged: a writer of a remote can provide a
+library that does anything.
 """
 
 import json
@@ -38,13 +38,13 @@ def _check_optimized(folder: Path) -> None:
 
 def _check_lowered(folder: Path) -> None:
     _check_module(folder / WHOLE)
-    for one in SizedModules.within(folder).modules:
-        _check_module(folder / one.file)
+    for sized_module in SizedModules.within(folder).modules:
+        _check_module(folder / sized_module.file)
 
 
 def _check_tasks(folder: Path) -> None:
-    listed = foreign.parse((folder / "tasks.json").read_bytes())
-    for task in TypeAdapter(tuple[Task, ...]).validate_python(listed):
+    task_list = foreign.parse((folder / "tasks.json").read_bytes())
+    for task in TypeAdapter(tuple[Task, ...]).validate_python(task_list):
         if not task.workload.isalnum():
             raise ValueError("a workload is no hash")
         _check_module(folder / "workloads" / f"{task.workload}.json")
@@ -55,9 +55,11 @@ def _check_records(folder: Path) -> None:
 
 
 def _check_library(folder: Path) -> None:
-    built = BuiltLibrary.read(folder)
+    built_library = BuiltLibrary.read(folder)
     NodeMap.read(folder)
-    _require_files(folder, LIBRARY, "weights.safetensors", *(one.library for one in built.entries))
+    _require_files(
+        folder, LIBRARY, "weights.safetensors", *(one.library for one in built_library.entries)
+    )
 
 
 def _check_report(folder: Path) -> None:
@@ -77,7 +79,7 @@ SHAPES: Final[Mapping[str, Callable[[Path], None]]] = {
     "tasks": _check_tasks, "tune": _check_records, "build": _check_library, "verify": _check_report,
     "package": _check_package,
 }  # fmt: skip
-"""By the name of the stage. Each raises ValueError or OSError for what its stage does not leave."""
+"""Checks by stage name. Each raises ValueError or OSError for files that its stage cannot write."""
 
 
 def _require_files(folder: Path, *names: str) -> None:
@@ -86,11 +88,11 @@ def _require_files(folder: Path, *names: str) -> None:
 
 
 def _check_module(path: Path) -> None:
-    """See that it may be what TVM writes of a module; it can be larger than other documents."""
+    """Check that a file may be TVM's JSON of a module; it can be larger than other documents."""
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except RecursionError:
-        found = None
-    sound = isinstance(found, dict) and isinstance(found.get("nodes"), list)
-    if not sound or type(found.get("root_index")) is not int:
+        document = None
+    sound = isinstance(document, dict) and isinstance(document.get("nodes"), list)
+    if not sound or type(document.get("root_index")) is not int:
         raise ValueError(f"{path.name} is no module")

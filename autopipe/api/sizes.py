@@ -1,4 +1,4 @@
-"""The sizes of a model's inputs: what the model says, what a user gives, and what is left open."""
+"""Resolve the sizes of a model's inputs from its declared shapes and from options."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,32 +12,32 @@ from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 Declared = tuple[int | str | None, ...]
-"""A shape as a model declares it: sizes, names of open dimensions, None for what has no name. Of a
-shape that is given, None says nothing of a dimension."""
+"""A shape as a model declares it: sizes, names of dynamic dimensions, None for unnamed ones. In
+the shape of an option, None leaves a dimension to the model."""
 
 _BATCH: Final = re.compile(r"n|b|bs|.*batch.*", re.IGNORECASE | re.DOTALL)
 _SHORT: Final = 2
-"""Letters of a name that means a batch only where a batch is."""
+"""Letters of a name that means a batch only on the first axis."""
 _SIZE: Final = "[1-9][0-9]{0,9}"
 _MEANINGLESS: Final = re.compile(r"unk.*|.*dim.*|.*dyn.*|[a-z]?_?\d+", re.IGNORECASE)
-"""Names that exporters make up."""
+"""Names that exporters generate."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSizes:
-    """The shape of one input, as far as it is known."""
+    """The shape of one input, with its unknown sizes."""
 
     shape: tuple[int | None, ...]
-    """None where nobody gave a size."""
+    """None for an unknown size."""
     open: Mapping[int, str] = field(default_factory=dict)
-    """What the model calls each dimension without a size; empty where it has no name."""
+    """The model's name of each dimension without a size; empty where it has no name."""
     assumed: Mapping[int, str] = field(default_factory=dict)
-    """The same of dimensions that are taken for the batch, and assumed to be 1."""
+    """The same of dimensions that are assumed to be a batch of 1."""
     names: Mapping[int, str] = field(default_factory=dict)
-    """What a pipeline file calls each size that stays open in a package."""
+    """The pipeline file's name of each dynamic dimension."""
 
     def at(self, sizes: Sizes) -> "InputSizes":
-        """Return it with numbers for some names: `past + new` with one new is `past + 1`."""
+        """Substitute numbers for some names: `past + new` with one new is `past + 1`."""
         left = {axis: _substitute_sizes(name, sizes) for axis, name in self.names.items()}
         names = {axis: name for axis, name in left.items() if isinstance(name, str)}
         shape = tuple(left.get(axis, size) for axis, size in enumerate(self.shape))
@@ -49,88 +49,94 @@ class InputSizes:
 
 
 def parse_shapes(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declared]:
-    """Return the shapes that `NAME=1,3,640,640` give; the only input of a model needs no name.
+    """Parse shapes such as `NAME=1,3,640,640`; the only input of a model needs no name.
 
-    `x=1,3,48,?` leaves the last size as the model has it, and `x=1,3,48,width` calls it so. Raises
+    `x=1,3,48,?` leaves the last size to the model, and `x=1,3,48,width` names it. Raises
     ConfigError.
     """
-    found: dict[str, Declared] = {}
+    shapes_by_name: dict[str, Declared] = {}
     for text in texts:
         name, sizes = _split_shape_option(text, names)
         if name not in names:
-            meant = find_closest(name, names)
+            suggestion = find_closest(name, names)
             hint = (
-                f"; did you mean `{format_value(meant)}`?"
-                if meant
+                f"; did you mean `{format_value(suggestion)}`?"
+                if suggestion
                 else f"; it has {_format_names(names)}"
             )
             raise ConfigError(
                 f"--shape {format_value(text)}: the model has no input of this name{hint}"
             )
-        if name in found:
+        if name in shapes_by_name:
             raise ConfigError(
                 f"--shape {format_value(text)}: the shape of this input is given twice"
             )
-        found[name] = _parse_sizes(text, sizes)
-    return found
+        shapes_by_name[name] = _parse_sizes(text, sizes)
+    return shapes_by_name
 
 
 def resolve_sizes(
     declared: Mapping[str, Declared | None], shapes: Mapping[str, Declared]
 ) -> dict[str, InputSizes]:
-    """Return what is known of each input: what is given for a name holds wherever it stands.
+    """Resolve the sizes of each input; a size for a named dimension holds for all inputs.
 
-    None is the shape of an input whose rank is not known either. Raises ConfigError where a shape
-    that was given does not fit the model.
+    None is the shape of an input of unknown rank. Raises ConfigError for a shape that does not fit
+    the model.
     """
-    named: dict[str, int] = {}
+    sizes_by_name: dict[str, int] = {}
     for name, shape in shapes.items():
-        for axis, (said, size) in enumerate(_pair_sizes(name, declared[name], shape)):
+        for axis, (declared_size, size) in enumerate(_pair_sizes(name, declared[name], shape)):
             if not isinstance(size, int):
-                _refuse_name(name, axis, said, size)
+                _refuse_name(name, axis, declared_size, size)
                 continue
-            known = named.setdefault(said, size) if isinstance(said, str) else said
-            if known not in {None, size}:
-                called = f" ({format_value(said)})" if isinstance(said, str) else ""
+            known_size = (
+                sizes_by_name.setdefault(declared_size, size)
+                if isinstance(declared_size, str)
+                else declared_size
+            )
+            if known_size not in {None, size}:
+                dimension_text = (
+                    f" ({format_value(declared_size)})" if isinstance(declared_size, str) else ""
+                )
                 raise ConfigError(
-                    f"--shape {format_value(name)}: dimension {axis}{called} is {size}, "
-                    f"and {known} in the model or in another --shape"
+                    f"--shape {format_value(name)}: dimension {axis}{dimension_text} is {size}, "
+                    f"and {known_size} in the model or in another --shape"
                 )
     return {
         name: _build_input_sizes(
-            name, _merge_shapes(shape, shapes[name]) if name in shapes else shape, named
+            name, _merge_shapes(shape, shapes[name]) if name in shapes else shape, sizes_by_name
         )
         for name, shape in declared.items()
     }
 
 
 def _substitute_sizes(extent: str, sizes: Sizes) -> str | int:
-    """Return an open size with numbers for some names; a number where none is left."""
+    """Substitute numbers for names in a symbolic size; return a number where no name remains."""
     parts = [
         sizes.get(part, part) if isinstance(part, str) else part for part in parse_terms(extent)
     ]
-    added = sum(part for part in parts if isinstance(part, int))
+    constant = sum(part for part in parts if isinstance(part, int))
     names = [part for part in parts if isinstance(part, str)]
-    return " + ".join([*names, str(added)] if added else names) if names else added
+    return " + ".join([*names, str(constant)] if constant else names) if names else constant
 
 
 def _merge_shapes(declared: Declared | None, shape: Declared) -> Declared:
-    """Return a shape as it is given, and as the model has it where nothing is."""
+    """Fill the unspecified sizes of an option's shape from the model's."""
     pairs = zip(declared or (None,) * len(shape), shape, strict=True)
     return tuple(said if size is None else size for said, size in pairs)
 
 
-def _refuse_name(name: str, axis: int, said: int | str | None, size: str | None) -> None:
+def _refuse_name(name: str, axis: int, declared_size: int | str | None, size: str | None) -> None:
     """Raise ConfigError for a name where the model has a number."""
-    if isinstance(said, int) and size is not None:
+    if isinstance(declared_size, int) and size is not None:
         raise ConfigError(
-            f"--shape {format_value(name)}: dimension {axis} is {said} in the model, and not "
-            f"`{size}`"
+            f"--shape {format_value(name)}: dimension {axis} is {declared_size} in the model, "
+            f"and not `{size}`"
         )
 
 
 def _build_input_sizes(
-    name: str, declared: Declared | None, named: Mapping[str, int]
+    name: str, declared: Declared | None, sizes_by_name: Mapping[str, int]
 ) -> InputSizes:
     if declared is None:
         raise ConfigError(
@@ -140,24 +146,24 @@ def _build_input_sizes(
         )
     shape: list[int | None] = []
     left, assumed = {}, {}
-    for axis, said in enumerate(declared):
-        size = named.get(said) if isinstance(said, str) else said
-        if size is None and _is_batch(said, axis, len(declared)):
-            assumed[axis] = str(said or "")
+    for axis, declared_size in enumerate(declared):
+        size = sizes_by_name.get(declared_size) if isinstance(declared_size, str) else declared_size
+        if size is None and _is_batch(declared_size, axis, len(declared)):
+            assumed[axis] = str(declared_size or "")
             size = 1
         elif size is None:
-            left[axis] = str(said or "")
+            left[axis] = str(declared_size or "")
         shape.append(size)
     return InputSizes(tuple(shape), left, assumed)
 
 
 def is_made_up(name: str) -> bool:
-    """Tell whether a dimension has no name, or one that an exporter has made up."""
+    """Whether a dimension has no name, or one that an exporter generated."""
     return not name or bool(_MEANINGLESS.fullmatch(name))
 
 
-def _is_batch(said: int | str | None, axis: int, rank: int) -> bool:
-    name = str(said or "")
+def _is_batch(declared_size: int | str | None, axis: int, rank: int) -> bool:
+    name = str(declared_size or "")
     if _BATCH.fullmatch(name) and (axis == 0 or len(name) > _SHORT):
         return True
     return axis == 0 and rank > 1 and is_made_up(name)
@@ -175,9 +181,9 @@ def _pair_sizes(
 
 
 def _split_shape_option(text: str, names: Sequence[str]) -> tuple[str, str]:
-    known = next((name for name in names if text.startswith(f"{name}=")), None)
-    if known is not None:
-        return known, text.removeprefix(f"{known}=")
+    input_name = next((name for name in names if text.startswith(f"{name}=")), None)
+    if input_name is not None:
+        return input_name, text.removeprefix(f"{input_name}=")
     name, equals, sizes = text.rpartition("=")
     if equals:
         return name, sizes

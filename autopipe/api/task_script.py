@@ -1,4 +1,4 @@
-"""A task as a script that tunes it alone: what people mail each other to show a problem."""
+"""Write a task as a self-contained script that tunes it, such as for a bug report."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -34,8 +34,8 @@ from autopipe.report.wording import describe_event
 _MAIN = '''\
 
 
-def told(event: Event) -> None:
-    """Show warnings, and in a terminal how far tuning is."""
+def show_event(event: Event) -> None:
+    """Print warnings, and in a terminal the progress of tuning."""
     if isinstance(event, Warn):
         print(describe_event(event), file=sys.stderr)
     elif sys.stderr.isatty():
@@ -43,33 +43,33 @@ def told(event: Event) -> None:
 
 
 def main() -> None:
-    """Tune the task, and show who took part and who won."""
+    """Tune the task, and print the engines and the winner."""
     parser = argparse.ArgumentParser(description="Tune this task alone.")
     parser.add_argument("--trials", type=int, default=64, help="candidates to measure  [64]")
-    parser.add_argument("--seconds", type=float, help="end after so long")
-    parser.add_argument("--engine", action="append", help="who may search; may be repeated")
+    parser.add_argument("--seconds", type=float, help="time limit")
+    parser.add_argument("--engine", action="append", help="a search engine; may be repeated")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", help="folder that keeps what was measured")
     parser.add_argument("--tir", action="store_true", help="show the scheduled TIR too")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        found = autopipe.auto_schedule(
+        scheduled = autopipe.auto_schedule(
             Module,
             target=TARGET,
-            trials=given.trials,
-            seconds=given.seconds,
-            engines=given.engine or ENGINES,
+            trials=options.trials,
+            seconds=options.seconds,
+            engines=options.engine or ENGINES,
             info=INFO,
-            seed=given.seed,
+            seed=options.seed,
             fast_algorithms=FAST_ALGORITHMS,
-            store=given.store,
-            emit=told,
+            store=options.store,
+            emit=show_event,
         )
     except AutopipeError as error:
         sys.exit(f"error: {error}")
-    print(f"\\n{found}" if sys.stderr.isatty() else found)
-    if given.tir:
-        print(found.module.script())
+    print(f"\\n{scheduled}" if sys.stderr.isatty() else scheduled)
+    if options.tir:
+        print(scheduled.module.script())
 
 
 if __name__ == "__main__":
@@ -82,22 +82,22 @@ class Loops:
     """The TIR of a task."""
 
     tir: str
-    """As TVMScript."""
+    """The loops as TVMScript."""
     exact: bool
-    """Whether that text, read again, is the same module."""
+    """Whether parsing that text yields the same module."""
     json: str
-    """As TVM's JSON, which always is."""
+    """The loops as TVM's JSON, which always round-trips."""
 
 
 def format_file_name(task: Task) -> str:
-    """Return the name of a task's script, harmless in every file system."""
+    """Format the name of a task's script, portable across file systems."""
     return f"{task.index:03}-{re.sub(r'[^A-Za-z0-9_]+', '_', task.name)[:80]}.py"
 
 
 def write_task_script(
     task: Task, loops: Loops, pipeline: Pipeline, target: Mapping[str, object]
 ) -> str:
-    """Return the text of the script; `target` is the resolved facts of `Facet.TARGET`."""
+    """Write the text of the script; `target` has the resolved facts of `Facet.TARGET`."""
     head = "\n".join(f"# {line}".rstrip() for line in _list_header_lines(task, pipeline, target))
     imports, module = _split_script(loops.tir) if loops.exact else _embed_json(loops.json)
     return (
@@ -129,34 +129,36 @@ def _list_header_lines(
 
 
 def _list_constants(task: Task, pipeline: Pipeline, target: Mapping[str, object]) -> Iterator[str]:
-    """Yield the options that the pipeline gives the task, as assignments.
+    """Yield the pipeline's options of the task as assignments.
 
-    What the pipeline leaves to the machine is as resolved, so that another machine is told apart.
+    Fields that default to the machine are resolved, so that another machine uses the same.
     """
-    stated = pipeline.target.model_dump(mode="json", exclude_defaults=True)
-    others = {f for kind, one in BACKENDS.items() if kind != target["kind"] for f in one.fields}
-    names = [name for name in type(pipeline.target).model_fields if name not in others]
-    resolved = {name: target[name] for name in names if name in target}
+    stated_fields = pipeline.target.model_dump(mode="json", exclude_defaults=True)
+    foreign_fields = {
+        f for kind, one in BACKENDS.items() if kind != target["kind"] for f in one.fields
+    }
+    names = [name for name in type(pipeline.target).model_fields if name not in foreign_fields]
+    resolved_fields = {name: target[name] for name in names if name in target}
     rules = pipeline.schedules.rules
     chains = (rule.engines for rule in rules if is_match(rule.match, task, task.share))
     info = task.info.model_dump(mode="json", exclude_defaults=True) if task.info.ops else None
     options = {
-        "TARGET": {**stated, **resolved},
+        "TARGET": {**stated_fields, **resolved_fields},
         "ENGINES": next(chains, ()) or Rule().engines,
         "FAST_ALGORITHMS": pipeline.numerics.fast_algorithms,
         "INFO": info,
     }
     for name, value in options.items():
-        shown = pformat(value, width=_WIDTH - len(f"{name} = "), compact=True, sort_dicts=False)
-        yield f"{name} = {shown}\n".replace("\n ", "\n" + " " * len(f"{name} =  "))
+        literal = pformat(value, width=_WIDTH - len(f"{name} = "), compact=True, sort_dicts=False)
+        yield f"{name} = {literal}\n".replace("\n ", "\n" + " " * len(f"{name} =  "))
 
 
 def _split_script(tir: str) -> tuple[str, str]:
-    """Return the imports that TVMScript names in comments before the module, and the module."""
+    """Split TVMScript into the imports, which it has in comments, and the module."""
     head, _, module = tir.partition("\n\n")
     imports = [line.removeprefix("# ") for line in head.splitlines()]
-    used = [line for line in imports if re.search(rf"\b{line.split()[-1]}\b", module)]
-    return "\n".join(used), module.rstrip()
+    used_imports = [line for line in imports if re.search(rf"\b{line.split()[-1]}\b", module)]
+    return "\n".join(used_imports), module.rstrip()
 
 
 def _embed_json(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""One task of a pipeline file in full, and tasks as scripts: what `autopipe tasks` calls."""
+"""Show one task of a pipeline file, and export tasks as scripts, for `autopipe tasks`."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A task with all that is known of it before it is tuned."""
+    """A task with its prospective schedules and its TIR before tuning."""
 
     task: Task
     schedules: Prospects
-    """What may schedule it."""
+    """The engines and templates that may schedule it."""
     tir: str
     """Its loops as TVMScript."""
 
@@ -42,7 +42,7 @@ def show_task(  # noqa: PLR0913 -- one for each option of the command
     build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> Shown:
-    """Return a task in full. Raises ConfigError if there is no such task."""
+    """Describe one task with its TIR. Raises ConfigError for an unknown index."""
     patience = Patience(warn_waiting(emit))
     with open_flow(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
         tasks, folder = extract_tasks(flow, emit)
@@ -65,10 +65,10 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
     build: str | None = None,
     emit: Callable[[Event], None] = lambda _: None,
 ) -> list[Path]:
-    """Write each task, or one, as a script that tunes it alone; return the scripts.
+    """Write each task, or one, as a script that tunes only it; return the paths.
 
-    Raises ConfigError if there is no such task, or `output` is there and not an empty folder, and
-    StoreError if it can not be written.
+    Raises ConfigError for an unknown index or an `output` that is not a new or empty folder, and
+    StoreError if it cannot be written.
     """
     with wrap_os_errors(output):
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -76,13 +76,13 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
     patience = Patience(warn_waiting(emit))
     with open_flow(file, overrides, store, "tasks", (), patience=patience, build=build) as flow:
         tasks, folder = extract_tasks(flow, emit)
-        chosen = tasks if index is None else [_find_task(tasks, index)]
-        loops = _read_loops(flow, folder, chosen)
+        exported_tasks = tasks if index is None else [_find_task(tasks, index)]
+        loops = _read_loops(flow, folder, exported_tasks)
         texts = {
             output / format_file_name(task): write_task_script(
                 task, loops[task.workload], flow.pipeline, _read_target(flow)
             )
-            for task in chosen
+            for task in exported_tasks
         }
     with wrap_os_errors(output):
         output.mkdir(parents=True, exist_ok=True)
@@ -94,8 +94,8 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
 def _find_task(tasks: Sequence[Task], index: int) -> Task:
     task = next((task for task in tasks if task.index == index), None)
     if task is None:
-        there = f"there are 0 to {len(tasks) - 1}" if tasks else "there are none"
-        raise ConfigError(f"no task {index}; {there}")
+        known_indices = f"there are 0 to {len(tasks) - 1}" if tasks else "there are none"
+        raise ConfigError(f"no task {index}; {known_indices}")
     return task
 
 
@@ -111,7 +111,7 @@ def _read_target(flow: Flow) -> Mapping[str, object]:
 
 
 def _read_loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, Loops]:
-    """Return the TIR of tasks, by workload."""
+    """Read the TIR of tasks, by workload."""
     files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
     argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
     scripts = _call_with_tvm(flow, write_scripts, argument)
@@ -123,7 +123,7 @@ def _read_loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, 
 def _list_templates(
     flow: Flow, folder: Path, task: Task, emit: Callable[[Event], None]
 ) -> Mapping[str, str | None]:
-    """Return the templates of a task, or none with a warning where trying them goes wrong."""
+    """List the templates of a task; on an error, warn and return none."""
     argument = {
         "task": task.model_dump(mode="json"),
         "module": str(folder / "workloads" / f"{task.workload}.json"),

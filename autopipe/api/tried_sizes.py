@@ -1,9 +1,9 @@
-"""Asks a runtime which open sizes a model really takes, in a process of its own.
+"""Run a model with onnxruntime, in a process of its own, to find the sizes that it accepts.
 
-What a graph says of shapes is not all: a `Squeeze` of a size that is 1 in the first 703 samples
-passes every check of shapes, and fails in the 704th. So onnxruntime, where it is installed, runs
-the model at sizes that are proposed, and looks for the last ones that it takes. A stranger's model
-is read there, so the process can only answer.
+Shape inference does not suffice: a `Squeeze` of a size that is 1 up to 703 samples passes every
+check of shapes, and fails at 704. So onnxruntime, where it is installed, runs the model at proposed
+sizes, and bisects for the last ones that it accepts. The model is untrusted, so the process is
+confined to returning its answer.
 """
 
 import time
@@ -25,66 +25,66 @@ if TYPE_CHECKING:
     import numpy as np
 
 Shapes = Mapping[str, tuple[int | str, ...]]
-"""The shape of each input, with names and sums of names for open sizes."""
+"""The shape of each input, with names and sums of names for dynamic sizes."""
 
 _SECONDS: Final = 12.0
-"""For all sizes of a model; what was not tried by then is taken to fit."""
+"""Seconds for all sizes of a model; sizes not tried by then are assumed to fit."""
 _ONE: Final = 2.0
-"""Seconds of one call; a longer one is given up, and taken to fit."""
+"""Seconds of one call; a longer one is aborted, and assumed to fit."""
 _GIVEN_UP: Final = ("terminate", "alloc", "memory")
-"""Words of a runtime that ran out of time or memory, which says nothing of the sizes."""
+"""Words in errors of a runtime that ran out of time or memory, which do not refuse a size."""
 
 
 def try_proposals(
-    found: Mapping[str, SizeProposal], model: Path, shapes: Shapes, dtypes: Mapping[str, str]
+    proposals: Mapping[str, SizeProposal], model: Path, shapes: Shapes, dtypes: Mapping[str, str]
 ) -> dict[str, SizeProposal]:
-    """Return proposals without sizes at which onnxruntime refuses to run the model.
+    """Restrict proposals to sizes at which onnxruntime runs the model.
 
-    They stay as they are where it is not installed, or does not take the model at all.
+    They stay unchanged where it is not installed, or refuses the model at any size.
     """
     if find_spec("onnxruntime") is None:
-        return dict(found)
+        return dict(proposals)
     request = {
         "model": str(model.absolute()), "shapes": dict(shapes), "dtypes": dict(dtypes),
-        "found": {name: [one.dimension.model_dump(), one.why] for name, one in found.items()},
+        "found": {name: [one.dimension.model_dump(), one.why] for name, one in proposals.items()},
     }  # fmt: skip
     try:
         answer = call.run_module(__name__, request, timeout=5 * _SECONDS)
     except AutopipeError:  # whatever it was, a proposal is no promise
-        return dict(found)
+        return dict(proposals)
     return {name: SizeProposal(Dimension(**one["dimension"]), one["why"])
             for name, one in answer.items()}  # fmt: skip
 
 
 def _answer_request(request: call.Answer) -> call.Answer:
-    """Look for sizes that fit with a session that stays open, and with nothing else to reach."""
+    """Fit proposals with one open session in a confined process."""
     import numpy as np  # noqa: F401 -- loaded before nothing can be written any more
     import onnxruntime  # noqa: F401
 
     bounds.first_to_go()
     bounds.limit_address_space(available() // 2)
     confine_thread()
-    found = {name: SizeProposal(Dimension(**one), why)
+    proposals = {name: SizeProposal(Dimension(**one), why)
              for name, (one, why) in request["found"].items()}  # fmt: skip
     trial = SizeTrial.of(request["model"], request["shapes"], request["dtypes"])
     return {name: asdict(one) | {"dimension": one.dimension.model_dump()}
-            for name, one in fit_proposals(found, trial.fits).items()}  # fmt: skip
+            for name, one in fit_proposals(proposals, trial.fits).items()}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SizeTrial:
-    """A session of onnxruntime, which runs a model at many sizes."""
+    """A session of onnxruntime that runs a model at many sizes."""
 
     run: Callable[["dict[str, np.ndarray[Any, Any]]"], object]
-    """Runs it once; raises what the runtime raises."""
+    """Runs it once; raises the runtime's errors."""
     shapes: Shapes
     dtypes: Mapping[str, str]
     end: float
-    """When the last size is tried, by the monotonic clock."""
+    """Deadline of the trials, by the monotonic clock."""
 
     @classmethod
     def of(cls, model: str, shapes: Shapes, dtypes: Mapping[str, str]) -> "SizeTrial":
-        """Open a session, which raises where onnxruntime does not take the model."""
+        """Open a session; raises where onnxruntime refuses the model."""
         import onnxruntime
 
         onnxruntime.set_default_logger_severity(4)
@@ -102,7 +102,7 @@ class SizeTrial:
         return cls(run, shapes, dtypes, time.monotonic() + _SECONDS)
 
     def fits(self, sizes: Sizes) -> bool:
-        """Tell whether the model runs at certain sizes, on ones, which most models take."""
+        """Whether the model runs at certain sizes on inputs of ones, which most models accept."""
         import numpy as np
 
         if time.monotonic() > self.end:

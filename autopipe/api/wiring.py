@@ -1,4 +1,4 @@
-"""The stages of a pipeline, as far as they can be checked without a store."""
+"""Create and check the stages of a pipeline without a store."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -13,9 +13,9 @@ from autopipe.stages import stages_of
 def wire_stages(
     file: Path, pipeline: Pipeline, *, until: str | None = None, force: Collection[str] = ()
 ) -> tuple[tuple[Stage, ...], Plan]:
-    """Return the stages of a pipeline, and those that are asked for as a plan.
+    """Create the stages of a pipeline, and plan the requested ones.
 
-    Raises ConfigError for what can be seen without the store.
+    Raises ConfigError for mistakes that can be detected without the store.
     """
     stages = stages_of(pipeline, file.absolute().parent)
     plan = build_plan(stages, until=until)
