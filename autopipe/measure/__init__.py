@@ -1,1 +1,1 @@
-"""Who builds and times a candidate."""
+"""Build and time candidates, on this machine or on a device."""

@@ -1,4 +1,4 @@
-"""Whether results of a schedule agree with those of its plain loops, as far as these hold."""
+"""Compare the results of a schedule with its unscheduled loops, within their own rounding."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _TOLERANCE: Final = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-3, "float6
 """Largest difference relative to the largest value; sums are taken in another order."""
 
 _ROUNDING: Final = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""What an addition rounds off at most, relative to the sum."""
+"""Largest rounding error of an addition, relative to the sum."""
 
 _WAVERING: Final = 4.0
 """Roundings inside a function, against those of its inputs."""
@@ -25,71 +25,73 @@ def find_difference(
     *,
     bits: bool,
 ) -> str | None:
-    """Return how far a schedule is off, unless the plain loops themselves cannot hold that.
+    """Return the difference of a schedule if it exceeds the rounding of the unscheduled loops.
 
-    `results` are those of the plain loops, of the schedule, and of the plain loops with some
-    roundings: where terms cancel, as in 1 + x for an x near -1, these move as far. A sum of that
-    many `terms` one after the other rounds as often: 255744 squares are off by 0.1 %. Integers that
-    are `bits` of floats move with them.
+    `results` are those of the unscheduled loops, of the schedule, and of the unscheduled loops with
+    some roundings: where terms cancel, as in 1 + x for an x near -1, these differ as much. A
+    sequential sum of `terms` rounds as often: 255744 squares are off by 0.1 %. Integers that are
+    `bits` of floats change with them.
     """
-    for right, ours, *others in zip(*results[:2], *results[2], strict=True):
+    for right, ours, *perturbed in zip(*results[:2], *results[2], strict=True):
         steady = right.copy()
         if right.dtype.kind == "f":
-            steady[~np.isfinite(others).all(axis=0)] = np.nan
-        rounded = _find_max_abs(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
-        moved = max(_compute_max_difference(steady, other) for other in others)
-        close = _is_within_tolerance(steady, ours, max(rounded, _WAVERING * moved), bits=bits)
-        if not close and not any(_is_within_step(right, ours, other) for other in others):
+            steady[~np.isfinite(perturbed).all(axis=0)] = np.nan
+        rounding = _find_max_abs(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
+        perturbation = max(_compute_max_difference(steady, other) for other in perturbed)
+        close = _is_within_tolerance(
+            steady, ours, max(rounding, _WAVERING * perturbation), bits=bits
+        )
+        if not close and not any(_is_within_step(right, ours, other) for other in perturbed):
             return f"{_compute_max_difference(steady, ours):.2g}"
     return None
 
 
 def count_terms(function: tvm.tirx.PrimFunc) -> int:
-    """Return how many terms the longest sum of a function has, whose sizes are known."""
+    """Count the terms of the longest sum of a function with static shapes."""
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     return max((math.prod(_list_reduced_extents(block)) for block in blocks), default=1)
 
 
 def _list_reduced_extents(block: SBlock) -> Iterator[int]:
-    """Yield the extents of what a block reduces, as far as they are known."""
+    """Yield the static extents of a block's reduction axes."""
     for axis in block.iter_vars:
-        known = isinstance(axis.dom.extent, tvm.tirx.IntImm)
-        if known and axis.iter_type == tvm.tirx.IterVar.CommReduce:
+        is_static = isinstance(axis.dom.extent, tvm.tirx.IntImm)
+        if is_static and axis.iter_type == tvm.tirx.IterVar.CommReduce:
             yield int(axis.dom.extent)
 
 
-def _is_within_step(expected: np.ndarray, found: np.ndarray, moved: np.ndarray) -> bool:
-    """Tell whether whole numbers are a step apart at most, and few where few waver."""
-    if expected.dtype.kind not in "iu" or _compute_max_difference(expected, found) > 1:
+def _is_within_step(expected: np.ndarray, actual: np.ndarray, perturbed: np.ndarray) -> bool:
+    """Whether integers differ by one step at most, and in about as many places as `perturbed`."""
+    if expected.dtype.kind not in "iu" or _compute_max_difference(expected, actual) > 1:
         return False
-    apart, wavering = ((expected != other).sum() for other in (found, moved))
-    return bool(apart <= _WAVERING * wavering)
+    differing, wavering = ((expected != other).sum() for other in (actual, perturbed))
+    return bool(differing <= _WAVERING * wavering)
 
 
-def all_agree(expected: list[np.ndarray], found: list[np.ndarray]) -> bool:
-    """Tell whether all results of a call agree with those of its plain loops."""
+def all_agree(expected: list[np.ndarray], actual: list[np.ndarray]) -> bool:
+    """Whether all results of a call agree with those of its unscheduled loops."""
     return all(
-        _is_within_tolerance(right, ours, 0.0) for right, ours in zip(expected, found, strict=True)
+        _is_within_tolerance(right, ours, 0.0) for right, ours in zip(expected, actual, strict=True)
     )
 
 
 def _is_within_tolerance(
     expected: np.ndarray,
-    found: np.ndarray,
+    actual: np.ndarray,
     slack: float,
     *,
     bits: bool = False,
 ) -> bool:
-    if np.array_equal(expected, found):
+    if np.array_equal(expected, actual):
         return True
     tolerance = _TOLERANCE.get(str(expected.dtype), 0.0 if bits else None)
     if tolerance is None:
         return False
     finite = np.isfinite(expected)
     return (
-        bool(np.isfinite(found[finite]).all())
-        and _compute_max_difference(expected, found) <= tolerance * _find_max_abs(expected) + slack
+        bool(np.isfinite(actual[finite]).all())
+        and _compute_max_difference(expected, actual) <= tolerance * _find_max_abs(expected) + slack
     )
 
 
@@ -99,8 +101,8 @@ def _find_max_abs(expected: np.ndarray) -> float:
     return float(np.max(np.abs(expected[finite].astype("float64")), initial=0.0))
 
 
-def _compute_max_difference(expected: np.ndarray, found: np.ndarray) -> float:
-    """Return the largest difference where the expected value is finite; elsewhere none is right."""
+def _compute_max_difference(expected: np.ndarray, actual: np.ndarray) -> float:
+    """Return the largest difference among finite expected values; others do not count."""
     finite = np.isfinite(expected)
-    difference = np.abs(expected[finite].astype("float64") - found[finite].astype("float64"))
+    difference = np.abs(expected[finite].astype("float64") - actual[finite].astype("float64"))
     return float(np.max(difference, initial=0.0))

@@ -1,13 +1,13 @@
-"""The caches as a model leaves them when it calls a kernel.
+"""Bring the caches into the state in which a model calls a kernel.
 
-In a loop that calls one kernel only, its operands lie in the first cache of the core that wants
-them. In a model they do not. Say that a model reads 12 MiB of weights, and that one of its
-convolutions reads 400 KiB of activations and 2 MiB of weights. Before each call that is timed
+In a loop that calls one kernel only, its operands lie in the first cache of the core that uses
+them. In a model they do not. Example: a model reads 12 MiB of weights, and one of its convolutions
+reads 400 KiB of activations and 2 MiB of weights. Before each timed call
 
 1. all cores read 12 MiB of other memory: weights and outputs are as cold as the model leaves them;
-2. the activations are written, 4 KiB by the first core, 4 KiB by the second, and so on. Nobody
-   knows how the kernel before divides its work, so a core finds half of what it wants in the
-   other's cache. Where the activations are less than `_ALONE` bytes, the caller has written all of
+2. the activations are written, 4 KiB by the first core, 4 KiB by the second, and so on. The
+   partition of the preceding kernel is unknown, so a core finds half of its operands in another
+   core's cache. Where the activations are less than `_ALONE` bytes, the caller has written all of
    them: a kernel of so little work has no threads.
 
 Then the kernel is called once.
@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 import tvm
-from tvm.script import tirx as T  # noqa: N812 - as everybody calls it
+from tvm.script import tirx as T  # noqa: N812 - its conventional name
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.environment.caches import SYSTEM_FOLDER, read_sizes
@@ -38,28 +38,28 @@ _WIDTH: Final = 4
 """Bytes of an element."""
 
 LARGEST: Final = 512 << 20
-"""Bytes that are read before a call at most: no cache has anything else then. A farm's order that
-asks for more gets no more."""
+"""Largest number of bytes that are read before a call: they displace every cache. It also bounds
+the orders of a farm."""
 
 _DISPLACING: Final = 4
-"""How many times what the caches hold is read at most: no more is displaced by more."""
+"""Bytes to read before a call at most, as a multiple of the capacity of the caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCaches:
     """Brings the caches of a processor into the state in which a model calls a kernel.
 
-    Made before the first fork: a child shares code and memory.
+    Create it before the first fork: a child shares code and memory.
     """
 
     _library: tvm.runtime.Module
     _memory: tvm.runtime.Tensor
-    """What is read in place of the rest of the model."""
+    """Memory that is read in place of the rest of the model's."""
     _sums: tvm.runtime.Tensor
 
     @classmethod
     def of(cls, target: tvm.target.Target, cores: int, most: int) -> "ModelCaches":
-        """Make it for so many cores, and for models that touch `most` bytes between two calls."""
+        """Create it for some cores, and for models that touch `most` bytes between two calls."""
         most = min(most, LARGEST, _count_displacing(cores))
         library = compile_kernel(_build_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
@@ -71,23 +71,23 @@ class ModelCaches:
     def before(
         self, arguments: Sequence[tvm.runtime.Tensor], surroundings: Surroundings
     ) -> Callable[..., None]:
-        """Return what is to be called before each call of a kernel with these arguments."""
-        touched = min(surroundings.touched // _WIDTH, int(self._memory.shape[0]))
-        others = _to_flat_int32(self._memory, touched)
-        written = [
+        """Build the function to call before each call of a kernel with these arguments."""
+        touched_words = min(surroundings.touched // _WIDTH, int(self._memory.shape[0]))
+        foreign_memory = _to_flat_int32(self._memory, touched_words)
+        activations = [
             (self._library["write_alone" if _count_bytes(tensor) < _ALONE else "write"], tensor)
             for tensor in (arguments[place] for place in surroundings.activations)
             if _count_bytes(tensor) >= _WIDTH
         ]
         flat = [
             (write, _to_flat_int32(tensor, _count_bytes(tensor) // _WIDTH))
-            for write, tensor in written
+            for write, tensor in activations
         ]
         read, sums = self._library["read"], self._sums
 
         def prepare(*_: object) -> None:
-            if touched:
-                read(others, sums)
+            if touched_words:
+                read(foreign_memory, sums)
             for write, tensor in flat:
                 write(tensor, 0)
 
@@ -95,10 +95,10 @@ class ModelCaches:
 
 
 def _count_displacing(cores: int) -> int:
-    """Return the bytes that displace all that the caches of this machine hold."""
+    """Return the number of bytes that displace the contents of all caches of this machine."""
     sizes = read_sizes(SYSTEM_FOLDER)
-    held = cores * sizes.get("l2", 0) + sizes.get("l3", 0)
-    return _DISPLACING * held if held else LARGEST
+    capacity = cores * sizes.get("l2", 0) + sizes.get("l3", 0)
+    return _DISPLACING * capacity if capacity else LARGEST
 
 
 def _count_bytes(tensor: tvm.runtime.Tensor) -> int:
@@ -111,13 +111,13 @@ def _to_flat_int32(tensor: tvm.runtime.Tensor, count: int) -> tvm.runtime.Tensor
 
 
 def _build_kernels(cores: int) -> tvm.IRModule:
-    """Return kernels that read, and that write what was there: x ^ 0, which LLVM can not see."""
+    """Build kernels that read, and that rewrite the same values: x ^ 0, opaque to LLVM."""
 
     @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types
-    def read(given: T.handle, sums: T.handle) -> None:
+    def read(source: T.handle, sums: T.handle) -> None:
         T.func_attr({"global_symbol": "read"})
         size = T.int64()
-        memory = T.match_buffer(given, (size,), "int32")
+        memory = T.match_buffer(source, (size,), "int32")
         total = T.match_buffer(sums, (cores * _LINE,), "int32")
         for core in T.parallel(cores):
             for line in T.serial(size // (cores * _LINE)):
@@ -126,10 +126,10 @@ def _build_kernels(cores: int) -> tvm.IRModule:
                 )
 
     @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types
-    def write(given: T.handle, change: T.int32) -> None:
+    def write(destination: T.handle, change: T.int32) -> None:
         T.func_attr({"global_symbol": "write"})
         size = T.int64()
-        x = T.match_buffer(given, (size,), "int32")
+        x = T.match_buffer(destination, (size,), "int32")
         for core in T.parallel(cores):
             for turn in T.serial((size + cores * _BLOCK - 1) // (cores * _BLOCK)):
                 for i in T.serial(
@@ -140,10 +140,10 @@ def _build_kernels(cores: int) -> tvm.IRModule:
                     )
 
     @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types
-    def write_alone(given: T.handle, change: T.int32) -> None:
+    def write_alone(destination: T.handle, change: T.int32) -> None:
         T.func_attr({"global_symbol": "write_alone"})
         size = T.int64()
-        x = T.match_buffer(given, (size,), "int32")
+        x = T.match_buffer(destination, (size,), "int32")
         for i in T.serial(size):
             x[i] = T.bitwise_xor(x[i], change)
 

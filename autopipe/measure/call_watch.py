@@ -1,7 +1,7 @@
-"""Watches what a virtual machine of TVM calls: kernels, and builtins such as allocations.
+"""Intercept the calls of a TVM virtual machine: kernels, and builtins such as allocations.
 
-TVM asks an *instrument* before and after each call. Before it, the instrument may make the call
-itself, and have the machine skip it.
+TVM invokes an *instrument* before and after each call. Before it, the instrument may make the call
+itself, and tell the machine to skip it.
 """
 
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from tvm_ffi import Function
 
 _SKIP: Final = 1
-"""What tells the virtual machine not to make a call."""
+"""Result of an instrument that makes the virtual machine skip a call."""
 
 
 class CallWatch(Protocol):
-    """Is asked about each call."""
+    """Observes each call."""
 
-    def begin(self, function: "Function", symbol: str, given: Sequence[Any]) -> bool:
-        """Look at a call before it is made; return whether it was made here in its place."""
+    def begin(self, function: "Function", symbol: str, arguments: Sequence[Any]) -> bool:
+        """Observe a call before it is made; return whether it was made here instead."""
 
     def end(self, symbol: str) -> None:
-        """Look at a call that the machine has made."""
+        """Observe a call that the machine has made."""
 
 
 def set_watch(machine: VirtualMachine, watch: CallWatch | None) -> None:
-    """Have the calls of a loaded library watched; None ends it."""
+    """Install a watch on the calls of a loaded library; None removes it."""
     from tvm_ffi import convert
 
     if watch is None:
@@ -39,11 +39,11 @@ def set_watch(machine: VirtualMachine, watch: CallWatch | None) -> None:
         symbol: str,
         before: bool,  # noqa: FBT001 - as TVM calls it
         _: object,
-        *given: object,
+        *arguments: object,
     ) -> int:
         if not before:
             watch.end(symbol)
             return 0
-        return _SKIP if function is not None and watch.begin(function, symbol, given) else 0
+        return _SKIP if function is not None and watch.begin(function, symbol, arguments) else 0
 
     machine["set_instrument"](convert(called))

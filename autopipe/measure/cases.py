@@ -1,4 +1,4 @@
-"""Inputs that tell a right schedule from a wrong one."""
+"""Inputs that distinguish a correct schedule from a wrong one."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -23,19 +23,19 @@ _PERIOD: Final = 65521
 """Values after which a pattern repeats: a prime, so that no stride of an array hits it."""
 
 _SPARSE: Final = 13
-"""One in so many elements is not zero where few terms of a sum shall be seen."""
+"""One in so many elements is nonzero in sparse inputs, which show few terms of a sum."""
 
 _LARGE: Final = {"float16": 8.0}
 """Magnitude of large values; of the others, 1e4. Sums of their products have to be finite."""
 
 _EDGES: Final = (2, 3, 5, 8, 13, 16, 17, 31, 65, 1 << 40)
-"""Counts around whole tiles; the last one is above every likely one."""
+"""Sizes around whole tiles; the last one is above every likely size."""
 
 _KEPT: Final = 64
 """Arguments whose values are kept: 256 KiB each of float32."""
 
 _WORK: Final = 1 << 23
-"""Iterations of the plain loops that a check may take at sizes far above the likely ones."""
+"""Iterations of the unscheduled loops that a check may take far above the likely sizes."""
 
 _INNER: Final = ("body", "block", "init", "then_case", "else_case")
 """Names of the parts of a statement."""
@@ -48,7 +48,7 @@ def _make_random(seed: int) -> Pattern:
 
 
 def _make_spikes(seed: int) -> Pattern:
-    """Zeros, but for a rising value here and there: an index that is off reads another one."""
+    """Zeros with sparse ascending values: a wrong index reads a different one."""
     values = np.linspace(0.1, 1.0, _PERIOD)
     return np.where((np.arange(_PERIOD) + seed) % _SPARSE == 0, values, 0.0)
 
@@ -59,98 +59,100 @@ CASES: Final[Mapping[str, Callable[[int], Pattern]]] = {
     "large": _make_random,
     "zeros": lambda _: np.zeros(_PERIOD),
 }
-"""The cases by name, in the order in which they are tried."""
+"""The cases by name, in the order of the check."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A workload at certain sizes, and the inputs that it is called with there."""
+    """A workload at certain sizes, and its inputs there."""
 
     case: str
     """Name of one of `CASES`."""
     workload: tvm.IRModule
-    """All its sizes are known."""
+    """The workload with static shapes."""
     counts: tuple[tuple[int, int], ...] = ()
-    """Positions among the arguments of a function with open sizes, and the counts that belong
-    there."""
+    """Positions and values of the size arguments of a function with dynamic shapes."""
     given: tuple[np.ndarray, ...] | None = None
-    """What it is called with where that is captured and not made up, outputs included."""
+    """Captured arguments, outputs included; None for synthetic ones."""
 
     def arguments(self, seed: int, nudge: float = 0.0) -> list[np.ndarray]:
-        """Return arguments for `main`, as `make_case_arguments` does."""
+        """Create arguments for `main`, as `make_case_arguments` does."""
         if self.given is None:
             return make_case_arguments(self.workload, self.case, seed, nudge)
         return [nudge_floats(array, seed + i, nudge) for i, array in enumerate(self.given)]
 
 
 def list_instances(workload: tvm.IRModule) -> list[Instance]:
-    """Return what a workload is checked on: all cases.
+    """List the instances that a workload is checked on: all cases.
 
-    One with open sizes has all cases at likely sizes, and a random one at each of `_near_tiles`.
+    With dynamic shapes: all cases at likely sizes, and a random one at each of `_near_tiles`.
     """
     function = workload["main"]
-    known = read_open_sizes(function)
-    if known is None:
+    open_sizes = read_open_sizes(function)
+    if open_sizes is None:
         return [Instance(case, workload) for case in CASES]
-    likely = bind_kernel_sizes(workload, known.likely)
-    asked = [(case, known.likely, likely) for case in CASES]
-    asked += [("random", *sized) for sized in _near_tiles(workload, known)]
-    taken = [(at, str(size.name)) for at, size in list_size_params(function)]
+    likely = bind_kernel_sizes(workload, open_sizes.likely)
+    bound_cases = [(case, open_sizes.likely, likely) for case in CASES]
+    bound_cases += [("random", *sized) for sized in _near_tiles(workload, open_sizes)]
+    size_positions = [(at, str(size.name)) for at, size in list_size_params(function)]
     return [
-        Instance(case, bound, tuple((at, counts[name]) for at, name in taken))
-        for case, counts, bound in asked
+        Instance(case, bound, tuple((at, counts[name]) for at, name in size_positions))
+        for case, counts, bound in bound_cases
     ]
 
 
-def _near_tiles(workload: tvm.IRModule, known: OpenSizes) -> Iterator[tuple[Counts, tvm.IRModule]]:
-    """Yield the smallest sizes, and others at which loops begin or end to have a whole tile.
+def _near_tiles(
+    workload: tvm.IRModule, open_sizes: OpenSizes
+) -> Iterator[tuple[Counts, tvm.IRModule]]:
+    """Yield the smallest sizes, and sizes on either side of tile boundaries, with the bound loops.
 
-    With each come the loops at these sizes, which are on either side of tiles of 2, 4, 8 and so on,
-    up to the largest ones. Where the plain loops would take long, they are one above the likely
-    ones at most.
+    The boundaries are tiles of 2, 4, 8 and so on, up to the largest sizes. Where the unscheduled
+    loops would take long, sizes are at most one above the likely ones.
     """
-    above = {name: min(count + 1, known.largest[name]) for name, count in known.likely.items()}
-    found = [dict(known.smallest), above]
-    for counts in found:
+    above = {
+        name: min(count + 1, open_sizes.largest[name]) for name, count in open_sizes.likely.items()
+    }
+    sizes = [dict(open_sizes.smallest), above]
+    for counts in sizes:
         yield counts, bind_kernel_sizes(workload, counts)
     for place in range(len(_EDGES)):
         edges = {
-            name: max(_EDGES[(place + shift) % len(_EDGES)], known.smallest[name])
-            for shift, name in enumerate(known.likely)
+            name: max(_EDGES[(place + shift) % len(_EDGES)], open_sizes.smallest[name])
+            for shift, name in enumerate(open_sizes.likely)
         }
         far, near = (
             {name: min(edge, most[name]) for name, edge in edges.items()}
-            for most in (known.largest, above)
+            for most in (open_sizes.largest, above)
         )
         bound = bind_kernel_sizes(workload, far)
-        few = count_stores(bound["main"].body) <= _WORK
-        counts = far if few else near
-        if counts not in found:
-            found.append(counts)
-            yield counts, bound if few else bind_kernel_sizes(workload, near)
+        is_cheap = count_stores(bound["main"].body) <= _WORK
+        counts = far if is_cheap else near
+        if counts not in sizes:
+            sizes.append(counts)
+            yield counts, bound if is_cheap else bind_kernel_sizes(workload, near)
 
 
 def count_stores(part: tvm.tirx.Stmt) -> float:
-    """Return how often the loops of a statement store something; infinity if that is unknown."""
+    """Count the stores that the loops of a statement execute; infinity if that is unknown."""
     if isinstance(part, tvm.tirx.BufferStore):
         return 1
     inner = [getattr(part, name, None) for name in _INNER]
     stores = sum(map(count_stores, [*filter(None, inner), *getattr(part, "seq", ())]))
     if isinstance(part, tvm.tirx.For):
-        known = isinstance(part.extent, tvm.tirx.IntImm)
-        return stores * int(part.extent) if known else math.inf
+        is_static = isinstance(part.extent, tvm.tirx.IntImm)
+        return stores * int(part.extent) if is_static else math.inf
     return stores
 
 
 def make_case_arguments(
     module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0
 ) -> list[np.ndarray]:
-    """Return arguments for `main`, the same ones for the same case and seed.
+    """Create arguments for `main`, the same ones for the same case and seed.
 
-    `nudge` moves each float by so many units in the last place, up or down.
+    `nudge` perturbs each float by so many units in the last place, up or down.
 
-    Eight-bit integers take all their values. Wider ones that are read as indices take each index
-    that is inside, those that something is divided by are 1, and others are 0 and 1.
+    int8 and uint8 take all their values. Wider integers that are indices take all valid indices,
+    divisors are 1, and others are 0 and 1.
     """
     infos = ArgInfo.from_prim_func(module["main"])
     ranges = [range(0)] * len(infos)
@@ -161,7 +163,7 @@ def make_case_arguments(
 
 
 def _find_integer_ranges(function: tvm.tirx.PrimFunc) -> list[range]:
-    """Return what wider integers may be, by parameter."""
+    """Find the ranges of integers wider than 8 bits, by parameter."""
     limits: dict[str, int] = {}
     index_inputs.trace_indices(function, {param: {param.name} for param in function.params}, limits)
     divisors = index_inputs.find_divisors(function)
@@ -181,7 +183,7 @@ def _make_array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) 
 
 
 def nudge_floats(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
-    """Return floats moved by so many units in the last place, up or down."""
+    """Perturb floats by so many units in the last place, up or down."""
     if not nudge or values.dtype.kind != "f":
         return values
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)

@@ -1,4 +1,4 @@
-"""Whether a schedule computes what its workload computes; MetaSchedule itself never asks."""
+"""Check that a schedule computes the same as its workload, which MetaSchedule never does."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -33,39 +33,41 @@ SEED: Final = 0
 """Seed of the inputs."""
 
 NUDGE: Final = 2.0
-"""How far inputs are moved to see what the plain loops themselves can not hold, in roundings."""
+"""Perturbation of inputs that shows the rounding of the unscheduled loops, in units in the last
+place."""
 
 _INSIDE: Final = 2.0**11
-"""The same where a function rounds to steps: there inputs decide on which side a value falls, and
-a layer of bytes hands that on from step to step."""
+"""The same where a function quantizes: there inputs decide on which side of a step a value falls,
+and an int8 layer propagates that from step to step."""
 
 _BY_STEPS: Final = 2.0**6
-"""The same where a layer remembers: what its functions round off, hundreds of steps hand on."""
+"""The same for a recurrent layer, which accumulates the rounding of hundreds of steps."""
 
 _AROUND_PLAIN: Final = 0x3F
 AROUND_SCHEDULE: Final = 0xBF
-"""Bytes around the arguments of the plain loops and of a schedule: floats of different signs."""
+"""Bytes around the arguments of the unscheduled loops and of a schedule, as floats of different
+signs."""
 
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
-"""What TVM raises where it refuses a module."""
+"""Errors that TVM raises where it refuses a module."""
 
 
 class WrongAnswer(StageError):  # noqa: N818 -- says what happened
     """A schedule changes the result."""
 
     def __init__(self, reason: str, case: str | None = None, difference: str | None = None) -> None:
-        """Take why, and on which inputs it is how far off, if it could be run."""
+        """Set the reason; for a schedule that runs, also the case and the difference."""
         super().__init__(reason)
         self.case = case
         self.difference = difference
 
 
 class NotChecked(StageError):  # noqa: N818 -- likewise
-    """The plain loops themselves can not be run, so that nothing can be said."""
+    """The unscheduled loops themselves cannot be run, so that the check is inconclusive."""
 
 
 class Unsteady(StageError):  # noqa: N818 -- likewise
-    """The plain loops themselves read or write what is not theirs: no schedule can be right."""
+    """The unscheduled loops themselves access memory out of bounds: no schedule can be correct."""
 
 
 def checked(
@@ -74,19 +76,18 @@ def checked(
     target: tvm.target.Target,
     plain: PlainKernel | None = None,
 ) -> tvm.IRModule:
-    """Return the scheduled module if it agrees with the plain workload on random and edge inputs.
+    """Return the scheduled module if it agrees with the workload on random and edge inputs.
 
-    Both are run here, the workload on the processor, and compiled as far as there is no `plain`
-    kernel of the workload yet. Raises WrongAnswer if they do
-    not agree, or if the schedule can not be compiled or run at all, NotChecked if the workload can
-    not, Unsteady if it reads or writes outside of its arguments, and ForeignCode, before anything
-    is run, if one of them brings code along.
+    Both run here, the workload on the processor; it is compiled unless it has a `plain` kernel.
+    Raises WrongAnswer if they do not agree, or if the schedule cannot be compiled or run,
+    NotChecked if the workload cannot, Unsteady if it reads or writes outside of its arguments, and
+    ForeignCode, before anything is run, if one of them contains foreign code.
     """
     return PlainLoops(workload, target, plain=plain).check(scheduled)
 
 
 class PlainLoops:
-    """The loops of a workload as they are, compiled. Any schedule of it has to agree with them."""
+    """The compiled unscheduled loops of a workload, with which its schedules have to agree."""
 
     def __init__(
         self,
@@ -97,21 +98,21 @@ class PlainLoops:
     ) -> None:
         """Compile them for the processor, and the `packing` of a schedule beside them.
 
-        Where they are compiled already, they are taken from the library of the `plain` kernel.
-        Raises NotChecked if that fails, and ForeignCode.
+        With a `plain` kernel they are loaded from its library instead. Raises NotChecked if that
+        fails, and ForeignCode.
         """
         self._workload = workload
         self._target = target
         self.instances = list_instances(workload)
-        """What a schedule of it is called with."""
+        """The inputs of the check."""
         source = PlainSource(workload, packing)
         try:
-            found = compile_plain(source) if plain is None else open_plain(plain, source)
+            functions = compile_plain(source) if plain is None else open_plain(plain, source)
         except _FAILURES as error:
             raise NotChecked(f"the plain loops: {error}") from error
-        self._plain = found.loops
-        self.packing = found.packing
-        """Packs weights as the schedule wants them."""
+        self._plain = functions.loops
+        self.packing = functions.packing
+        """Packs weights into the layout of the schedule."""
 
     def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
         """Return the scheduled module if it agrees with them. Raises as `checked`."""
@@ -119,14 +120,14 @@ class PlainLoops:
         if not backend.runs_unscheduled_loops and scheduled.same_as(self._workload):
             raise NotChecked(f"{backend} does not run plain loops")
         place = prepare_device(self._target)
-        built = compile_schedule(scheduled, self._target)
+        library = compile_schedule(scheduled, self._target)
 
         def ours(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
             mine = Surrounded(inputs, AROUND_SCHEDULE)
-            found = call_kernel(built["main"], mine, instance.counts, place)
+            results = call_kernel(library["main"], mine, instance.counts, place)
             if not mine.intact():
                 raise make_outside_error(instance.case)
-            return found
+            return results
 
         self.compare(ours)
         return scheduled
@@ -134,14 +135,14 @@ class PlainLoops:
     def compare(
         self,
         ours: Callable[[Instance, list[np.ndarray]], list[np.ndarray]],
-        tried: Sequence[Instance] | None = None,
+        instances: Sequence[Instance] | None = None,
     ) -> None:
-        """Raise WrongAnswer if what returns all arguments after a call does not agree with them.
+        """Raise WrongAnswer if `ours`, which returns all arguments after a call, disagrees.
 
-        Weights keep their layout: a schedule repacks them. Null for `tried` is all instances.
+        Weights keep their layout: a schedule repacks them. None for `instances` is all of them.
         Raises Unsteady as `checked`.
         """
-        for instance in self.instances if tried is None else tried:
+        for instance in self.instances if instances is None else instances:
             case = instance.case
             inputs = make_inputs(instance)
             theirs = Surrounded(inputs, _AROUND_PLAIN)
@@ -150,14 +151,14 @@ class PlainLoops:
                 raise _make_unsteady_error(
                     self._workload, f"write outside of their arguments on {case} inputs"
                 )
-            found = ours(instance, inputs)
-            if not all_agree(right, found):
-                self._confirm_difference(instance, right, found)
+            results = ours(instance, inputs)
+            if not all_agree(right, results):
+                self._confirm_difference(instance, right, results)
 
     def _confirm_difference(
         self, instance: Instance, right: list[np.ndarray], ours: list[np.ndarray]
     ) -> None:
-        """Raise what follows from a difference, unless the loops waver as much by themselves."""
+        """Raise the error for a difference, unless perturbed unscheduled loops differ as much."""
         case, counts = instance.case, instance.counts
         inputs = make_inputs(instance)
         again = call_kernel(self._plain, Surrounded(inputs, AROUND_SCHEDULE), counts)
@@ -166,13 +167,15 @@ class PlainLoops:
                 self._workload, f"read outside of their arguments on {case} inputs"
             )
         by = _choose_nudge(self._workload["main"])
-        nudged = instance.arguments(SEED, by)
-        moved = [call_kernel(self._plain, Surrounded(nudged, _AROUND_PLAIN), counts)]
+        nudged_inputs = instance.arguments(SEED, by)
+        perturbed_results = [
+            call_kernel(self._plain, Surrounded(nudged_inputs, _AROUND_PLAIN), counts)
+        ]
         for loops in self._rounded_otherwise:
             inputs = make_inputs(instance)
-            moved.append(call_kernel(loops, Surrounded(inputs, _AROUND_PLAIN), counts))
+            perturbed_results.append(call_kernel(loops, Surrounded(inputs, _AROUND_PLAIN), counts))
         function = instance.workload["main"]
-        results, bits = (right, ours, moved), has_float_reinterpret(function)
+        results, bits = (right, ours, perturbed_results), has_float_reinterpret(function)
         off = find_difference(results, count_terms(function), bits=bits)
         if off is not None:
             reason = f"off by up to {off} from the plain loops on {case} inputs"
@@ -182,8 +185,8 @@ class PlainLoops:
     def _rounded_otherwise(self) -> list[Callable[..., object]]:
         """The loops with elementary functions some ulps higher and lower, where each ulp counts.
 
-        Saturated functions are the same on all inputs nearby, and what is computed from them may
-        lie halfway between two steps, or be taken as bits.
+        Saturated functions are constant on nearby inputs, and values derived from them may lie
+        halfway between two quantization steps, or be reinterpreted as bits.
         """
         function = self._workload["main"]
         return [
@@ -194,26 +197,26 @@ class PlainLoops:
 
 
 def make_inputs(instance: Instance) -> list[np.ndarray]:
-    """Return what an instance is called with, outputs included."""
+    """Create the arguments of an instance, outputs included."""
     return instance.arguments(SEED)
 
 
 def compile_schedule(scheduled: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
-    """Return a schedule as code for a target. Raises WrongAnswer if it does not compile."""
+    """Compile a schedule for a target. Raises WrongAnswer if that fails."""
     try:
-        Schedule(scheduled, debug_mask="none")  # the build wants TIR that is well-formed
+        Schedule(scheduled, debug_mask="none")  # the build requires well-formed TIR
         return _compile_module(elementary.expand_for_target(scheduled, target), target)
     except _FAILURES as error:
         raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
 
 
 def make_outside_error(case: str) -> WrongAnswer:
-    """Return what to raise for a schedule that does so on the inputs of a case."""
+    """Build the error for a schedule that writes out of bounds on the inputs of a case."""
     return WrongAnswer(f"writes outside of its arguments on {case} inputs", case)
 
 
 def _choose_nudge(function: tvm.tirx.PrimFunc) -> float:
-    """Return how many roundings away inputs are, on which the plain loops may differ as much."""
+    """Choose the perturbation of a function's inputs, in units in the last place."""
     if has_rounding(function):
         return _INSIDE
     return _BY_STEPS if ATTRIBUTE in (function.attrs or {}) else NUDGE
@@ -232,21 +235,21 @@ def call_kernel(
     counts: tuple[tuple[int, int], ...],
     place: tvm.runtime.Device | None = None,
 ) -> list[np.ndarray]:
-    """Return all arguments after a call, on the processor if not elsewhere."""
+    """Call a kernel, on the processor by default, and return all its arguments."""
     tensors = copy_to_device(inputs.tensors, place or tvm.cpu())
-    given: list[object] = list(tensors)
+    arguments: list[object] = list(tensors)
     for at, count in counts:
-        given.insert(at, count)
-    function(*given)
+        arguments.insert(at, count)
+    function(*arguments)
     return [tensor.numpy() for tensor in tensors]
 
 
-def _make_unsteady_error(workload: tvm.IRModule, what: str) -> StageError:
-    """Return what to raise: inputs of the check may be wrong where they are indices."""
+def _make_unsteady_error(workload: tvm.IRModule, access: str) -> StageError:
+    """Build the error for such loops: with computed indices, the check's inputs may be invalid."""
     if has_computed_indices(workload["main"]):
-        return NotChecked(f"the plain loops {what}, which may be wrong indices")
-    return Unsteady(f"its plain loops {what}: no schedule of them can be right")
+        return NotChecked(f"the plain loops {access}, which may be wrong indices")
+    return Unsteady(f"its plain loops {access}: no schedule of them can be right")
 
 
-def _has_same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.tobytes() == other.tobytes()
+def _has_same_bytes(first: np.ndarray, second: np.ndarray) -> bool:
+    return first.tobytes() == second.tobytes()

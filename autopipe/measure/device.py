@@ -1,4 +1,4 @@
-"""Where candidates run: the processor of this process, or the first GPU."""
+"""The device on which candidates run: this machine's processor, or its first GPU."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from autopipe.errors import SetupError
 
 
 def prepare_device(target: tvm.target.Target) -> tvm.runtime.Device:
-    """Return where code for the target runs; what this process compiles from now on runs there.
+    """Return the device for code of the target, after installing its runtime and compiler.
 
-    Nothing is asked of a GPU before a kernel is called: a process that has asked can not fork any
+    A GPU is not touched before a kernel is called: a process that has touched it cannot fork any
     more. Raises SetupError where the compiler for a GPU or its driver is missing.
     """
     backend = backend_of(target)
@@ -27,7 +27,7 @@ def prepare_device(target: tvm.target.Target) -> tvm.runtime.Device:
 
 
 def prepare_forks(target: tvm.target.Target) -> None:
-    """Prepare this process for forks that use what code for the target runs on.
+    """Prepare this process for forks that use the device of the target.
 
     Raises SetupError as `prepare_device`, and if this process has used CUDA already.
     """
@@ -38,12 +38,12 @@ def prepare_forks(target: tvm.target.Target) -> None:
 
 
 def is_off_host(device: tvm.runtime.Device) -> bool:
-    """Tell whether a device is not this processor: a GPU, or one behind TVM's RPC."""
+    """Whether a device is not this processor: a GPU, or one behind TVM's RPC."""
     return int(device.dlpack_device_type()) != int(tvm.cpu().dlpack_device_type())
 
 
 def copy_to_device(
     tensors: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
 ) -> list[tvm.runtime.Tensor]:
-    """Return the tensors, or copies of them where the device is."""
+    """Copy tensors to a device, unless it is this processor."""
     return [tensor.copyto(device) for tensor in tensors] if is_off_host(device) else list(tensors)

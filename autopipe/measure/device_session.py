@@ -1,6 +1,6 @@
 """One session with a device behind TVM's RPC, in a child that may hang and be killed.
 
-TVM's client has no deadlines: whoever holds this child has them.
+TVM's client has no deadlines: the parent of the child enforces them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ _DESCRIBED: Final = {
     "frequency": "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq",
     "l2": "/sys/devices/system/cpu/cpu0/cache/index2/size",
 }
-"""Files by which Linux says what a device is; those that it has not say nothing."""
+"""Files in which Linux describes a device; missing ones are omitted."""
 
 _LONGEST: Final = 200
-"""Characters of such a file, and of what went wrong."""
+"""Characters of such a file, and of an error."""
 
 _MARGIN: Final = 1 << 12
 """Bytes behind each tensor, all of them `_BEHIND`."""
@@ -36,14 +36,14 @@ _MARGIN: Final = 1 << 12
 _BEHIND: Final = 0xBF
 
 _EXPIRED: Final = "RPCSessionTimeoutError"
-"""How TVM's server begins to say that a session was too long."""
+"""Part of the error of TVM's server for a session that exceeds its time."""
 
 
 _Result = TypeVar("_Result")
 
 
 class Lost(Exception):  # noqa: N818 - says what happened
-    """The device is not reached any more, or does not do what devices do."""
+    """The device is unreachable, or violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class LinkedKernel:
 
 
 class DeviceSession:
-    """A device, for as long as one child has it."""
+    """A device that one child holds."""
 
     def __init__(self, address: Address, seconds: float) -> None:
         """Connect. The device's server ends the session after so many seconds. Raises Lost."""
@@ -68,20 +68,20 @@ class DeviceSession:
         self._count = 0
 
     def described(self) -> dict[str, object]:
-        """Return what is known of the device; null for what it does not say. Raises Lost."""
-        found: dict[str, object] = {
+        """Describe the device; None for unknown properties. Raises Lost."""
+        properties: dict[str, object] = {
             name: self._download_text(path) for name, path in _DESCRIBED.items()
         }
-        found["threads"] = self._call_device(
+        properties["threads"] = self._call_device(
             lambda: int(self._find_function("runtime.NumThreads")())
         )
-        return found
+        return properties
 
     def load(self, path: str) -> tvm.runtime.Module:
-        """Send a library over, load it there and return it.
+        """Upload a library, load it on the device and return it.
 
-        TVM's server says nothing where its disk is full, and half a library ends it: so what has
-        arrived is compared first. Raises Lost, and what TVM raises if the device refuses it.
+        TVM's server does not report a full disk, and crashes on a truncated library: so the upload
+        is compared first. Raises Lost, and TVM's error if the device refuses it.
         """
         name = f"candidate{self._count}.so"
         self._count += 1
@@ -91,61 +91,61 @@ class DeviceSession:
             self._remote.upload(bytearray(data), name)
             return bytes(self._remote.download(name))
 
-        found = self._call_device(arrived)
-        if found != data:
-            raise Lost(f"{len(found)} of {len(data)} bytes arrived: is its disk full?")
-        loaded: tvm.runtime.Module = self._run_kernel(lambda: self._remote.load_module(name))
-        return loaded
+        received = self._call_device(arrived)
+        if received != data:
+            raise Lost(f"{len(received)} of {len(data)} bytes arrived: is its disk full?")
+        library: tvm.runtime.Module = self._run_kernel(lambda: self._remote.load_module(name))
+        return library
 
     def made_up(self, kernel: LinkedKernel) -> list[tvm.runtime.Tensor]:
-        """Return arguments of a kernel on the device. Raises Lost."""
-        made = [make_tensor(*port) for port in kernel.ports]
-        return self._call_device(lambda: copy_to_device(made, self._place))
+        """Create synthetic arguments of a kernel on the device. Raises Lost."""
+        arguments = [make_tensor(*port) for port in kernel.ports]
+        return self._call_device(lambda: copy_to_device(arguments, self._place))
 
     def time(
         self,
-        loaded: tvm.runtime.Module,
+        library: tvm.runtime.Module,
         tensors: Sequence[tvm.runtime.Tensor],
         limits: Measure,
         best: float,
     ) -> dict[str, Any]:
-        """Return the times of a kernel in a loop. Raises Lost, and what the kernel does."""
+        """Time a kernel in a loop. Raises Lost, and the kernel's errors."""
         return asdict(
-            self._run_kernel(lambda: time_library(loaded, tensors, self._place, limits, best))
+            self._run_kernel(lambda: time_library(library, tensors, self._place, limits, best))
         )
 
     def run(
         self,
-        loaded: tvm.runtime.Module,
+        library: tvm.runtime.Module,
         arrays: Sequence[np.ndarray],
         counts: Sequence[tuple[int, int]] = (),
     ) -> list[np.ndarray] | None:
-        """Return all arguments after one call; None if it wrote behind one. Raises as `time`."""
+        """Return all arguments after one call; None if it wrote past one. Raises as `time`."""
         wide = self._call_device(lambda: [self._upload_array(array) for array in arrays])
-        given: list[object] = [
+        arguments: list[object] = [
             tensor._create_view(array.shape, str(array.dtype), 0)  # noqa: SLF001 -- as TVM's own code does
             for tensor, array in zip(wide, arrays, strict=True)
         ]
         for at, count in counts:
-            given.insert(at, count)
+            arguments.insert(at, count)
 
         def called() -> list[np.ndarray]:
-            loaded["main"](*given)
+            library["main"](*arguments)
             return [tensor.numpy() for tensor in wide]
 
-        found = self._run_kernel(called)
+        buffers = self._run_kernel(called)
         if any(
             (data[array.nbytes :] != _BEHIND).any()
-            for data, array in zip(found, arrays, strict=True)
+            for data, array in zip(buffers, arrays, strict=True)
         ):
             return None
         return [
             data[: array.nbytes].view(array.dtype).reshape(array.shape)
-            for data, array in zip(found, arrays, strict=True)
+            for data, array in zip(buffers, arrays, strict=True)
         ]
 
     def _upload_array(self, array: np.ndarray) -> tvm.runtime.Tensor:
-        """Return the bytes of an array on the device, with known ones behind them."""
+        """Copy the bytes of an array to the device, followed by a margin of known bytes."""
         data = np.full(array.nbytes + _MARGIN, _BEHIND, np.uint8)
         data[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         tensor = tvm.runtime.empty(data.shape, "uint8", self._place)
@@ -153,16 +153,16 @@ class DeviceSession:
         return tensor
 
     def _download_text(self, path: str) -> str | None:
-        """Return the text of a small file of the device, null where it has none."""
+        """Download the text of a small file of the device; None if it is missing."""
         try:
             data = bytes(self._remote.download(path))
-        except Exception:  # noqa: BLE001 - whatever it is: either the file or the device is gone
+        except Exception:  # noqa: BLE001 - either the file or the device is gone
             self._check_alive()
             return None
         return data.split(b"\0")[0].decode(errors="replace").strip()[:_LONGEST] or None
 
     def _run_kernel(self, work: Callable[[], _Result]) -> _Result:
-        """Do what runs a kernel; whatever ends the session raises Lost."""
+        """Run work that calls a kernel; errors that end the session raise Lost."""
         try:
             return work()
         except Exception as error:
@@ -172,7 +172,7 @@ class DeviceSession:
             raise
 
     def _call_device(self, work: Callable[[], _Result]) -> _Result:
-        """Do what only fails where a device does."""
+        """Run work that fails only with the device, which raises Lost."""
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - whatever TVM raises
@@ -191,7 +191,7 @@ class DeviceSession:
 
 
 def format_error(error: BaseException) -> str:
-    """Return what an error says, in a short line."""
+    """Format an error as a short line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:_LONGEST]
 
@@ -200,23 +200,23 @@ Answer = Mapping[str, Any]
 
 
 class Answering:
-    """Answers requests about a device in a child: `open` it, and whatever a subclass does.
+    """Answers requests about a device in a child: `open`, and those of a subclass.
 
-    An answer has one of `ok`, `lost` (the device, and why), `late` (the session was too long) and
-    `error` (of the kernel, and which). Nothing is raised.
+    An answer has one of `ok`, `lost` (the device, with the reason), `late` (the session was too
+    long) and `error` (of the kernel). Nothing is raised.
     """
 
     session: DeviceSession
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Do what is asked."""
+        """Answer a request."""
         try:
             return {"ok": self._run_request(request)}
         except Lost as error:
             return {"lost": str(error)}
         except TimeoutError:
             return {"late": True}
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the kernel's
+        except Exception as error:  # noqa: BLE001 - any other error is the kernel's
             return {"error": format_error(error)}
 
     def _run_request(self, request: Mapping[str, Any]) -> object:
@@ -227,7 +227,7 @@ class Answering:
         return self.session.described()
 
     def done(self, request: Mapping[str, Any]) -> object:
-        """Do what is asked besides."""
+        """Perform a request other than `open`."""
         raise NotImplementedError
 
 
@@ -235,12 +235,12 @@ class Timing(Answering):
     """Loads kernels on a device, and times them there."""
 
     def __init__(self, kernels: Sequence[LinkedKernel]) -> None:
-        """Take the kernels, which requests name by place."""
+        """Set the kernels, which requests identify by index."""
         self._kernels = kernels
         self._loaded: dict[int, tuple[tvm.runtime.Module, list[tvm.runtime.Tensor]]] = {}
 
     def done(self, request: Mapping[str, Any]) -> object:
-        """Do `load` or `time`."""
+        """Perform `load` or `time`."""
         place = int(request["place"])
         if request["do"] == "load":
             kernel = self._kernels[place]

@@ -1,9 +1,9 @@
-"""Devices behind TVM's RPC tracker: kernels are built here, and sent, timed and run there.
+"""Devices behind TVM's RPC tracker: kernels are built here, and uploaded, timed and run there.
 
-A device is held for one candidate at a time, so that runs share it, and what a kernel spoils ends
-with its session. Each session is a child process of ours, ended at its deadline: TVM's client waits
-for ever. What fails is told apart: a kernel that does not load or run is its own trial's failure; a
-device that does not answer is asked for once more at the tracker, and the candidate tried again.
+A device is held for one candidate at a time, so that runs share it, and damage by a kernel ends
+with its session. Each session is a child process, ended at its deadline: TVM's client waits
+forever. Failures are distinguished: a kernel that does not load or run fails its own trial; for a
+device that does not answer, another is requested from the tracker, and the candidate is retried.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -19,10 +19,10 @@ from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import How
 
 GRACE: Final = 5.0
-"""Seconds after the end of a session in which its server should have said so."""
+"""Seconds after the end of a session within which its server should have reported it."""
 
 _ANSWER: Final = 1.0
-"""Seconds that the times of a kernel may take from the device to here."""
+"""Seconds that the transfer of a kernel's times may take."""
 
 _ATTEMPTS: Final = 3
 """Devices in a row that may be lost before a run gives up."""
@@ -34,15 +34,15 @@ Found = TypeVar("Found")
 
 
 class DeviceLost(SetupError):  # noqa: N818 - says what happened
-    """A device does not answer, or is another one than before."""
+    """A device does not answer, or differs from the previous one."""
 
 
 class KernelFailed(Exception):  # noqa: N818 - likewise
-    """A kernel does not load or run on a device that is sound."""
+    """A kernel does not load or run on a working device."""
 
 
 class SessionEnded(Exception):  # noqa: N818 - likewise
-    """A session ended or hung while a kernel ran: its own doing, or the device's."""
+    """A session ended or hung while a kernel ran, through the fault of either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Devices:
     connect: float
     """Seconds that a device may take to answer."""
     wait: float
-    """Seconds in which a device has to be free."""
+    """Seconds to wait for a free device."""
     session: float
     """Seconds that a device belongs to one candidate."""
 
     @classmethod
     def of(cls, reach: Reach, key: str) -> "Devices":
-        """Return the devices that a pipeline file names."""
+        """Create the devices of a pipeline file."""
         free = reach.anyone_on_the_network_may_run_code
         tracker = Tracker(str(reach.tracker), reach.connect_timeout, free)
         longest = max(reach.wait_timeout, reach.session_timeout + GRACE)  # another run may have it
@@ -73,13 +73,13 @@ class Devices:
 
     @contextmanager
     def opened(self, kernels: Sequence[LinkedKernel], runs: int = 1) -> Generator["OpenSession"]:
-        """Hold a device for so many runs of each kernel. Raises DeviceLost, and Unreached."""
+        """Hold a device for `runs` runs of each kernel. Raises DeviceLost, and Unreached."""
         seconds = self.session * runs * max(1, len(kernels))
         with Child(lambda: Timing(kernels).answer, memory=_MEMORY) as child:
             yield self.held(child, seconds)
 
     def held(self, child: Child, seconds: float) -> "OpenSession":
-        """Have a child hold a device for as long as it lives, or so many seconds.
+        """Open a session on a device in a child, which holds it for its life or `seconds`.
 
         Raises DeviceLost, and Unreached.
         """
@@ -90,7 +90,7 @@ class Devices:
         return session
 
     def trying(self, work: Callable[[], Found]) -> Found:
-        """Return what work with a device comes to, on the third one at the latest.
+        """Run work with a device, and retry it with up to two others.
 
         Raises SetupError where three devices in a row are lost.
         """
@@ -104,10 +104,10 @@ class Devices:
 
 
 class OpenSession:
-    """A device that is held, as the parent of its child sees it."""
+    """A held device, from the view of the child's parent."""
 
     device: Mapping[str, object]
-    """What is known of the device."""
+    """The description of the device."""
 
     def __init__(self, child: Child, address: Address, seconds: float) -> None:
         self._child = child
@@ -115,21 +115,21 @@ class OpenSession:
         self._seconds = seconds
 
     def load(self, place: int) -> None:
-        """Send a library over. Raises DeviceLost, and KernelFailed."""
+        """Upload and load a library. Raises DeviceLost, and KernelFailed."""
         self.asked({"do": "load", "place": place}, self._seconds + GRACE)
 
     def time(self, place: int, limits: Measure, best: float) -> Mapping[str, Any]:
-        """Return the measurement of a library as data. Raises as `load`."""
-        asked = {
+        """Measure a library; return JSON values. Raises as `load`."""
+        request = {
             "do": "time", "place": place, "best": best, "limits": limits.model_dump(mode="json"),
         }  # fmt: skip
         try:
-            return dict(self.asked(asked, limits.run_timeout + _ANSWER))
+            return dict(self.asked(request, limits.run_timeout + _ANSWER))
         except Hung:
             raise KernelFailed(f"running took longer than {limits.run_timeout:g} s") from None
 
     def asked(self, request: Mapping[str, object], seconds: float) -> Any:  # noqa: ANN401 - JSON
-        """Return what the child answers. Raises Hung, DeviceLost, and KernelFailed."""
+        """Send a request to the child; return its answer. Raises Hung, DeviceLost, KernelFailed."""
         self._child.seconds = seconds
         try:
             answer = self._child.ask(request)

@@ -1,4 +1,4 @@
-"""Elementary functions whose results are some ulps off, to see what depends on their rounding."""
+"""Shift the results of elementary functions by some ulps, to measure the effect of rounding."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr
 
 ULPS: Final = 8.0
-"""What elementary functions are off by at most, here and in libm."""
+"""Largest error of elementary functions, here and in libm."""
 
 _EPSILON: Final = {"float32": 2.0**-23, "float64": 2.0**-52}
 
@@ -22,10 +22,10 @@ _FUNCTIONS: Final = frozenset(
 
 
 def shift_functions(module: tvm.IRModule, ulps: float) -> tvm.IRModule:
-    """Move the result of each elementary function up by so many ulps, or down if negative.
+    """Shift the result of each elementary function up by `ulps`, or down if negative.
 
-    Upwards is away from zero for positive results and towards it for negative ones: of a state that
-    spans -1 to 1 this moves the middle.
+    Upwards is away from zero for positive results and towards it for negative ones: this shifts
+    the mean of a state that spans -1 to 1.
     """
 
     def shifted(call: Call) -> Expr:

@@ -1,10 +1,10 @@
-"""Kernels timed inside the whole model, with one set of schedules after the other, in one child.
+"""Time kernels inside the whole model, for several sets of schedules, in one child process.
 
-Here nobody has to guess what the caches hold, or how the kernel before divides its work: all of the
-model runs. It is built once. Its virtual machine asks before each call of a kernel (an *instrument*
-of TVM's), and whom it asks calls the kernel himself, times it, and tells the machine to skip the
-call. So he may call another schedule of the same function, which was compiled alone.
-Weights and inputs are made up, as the time of a kernel does not depend on them.
+The state of the caches and the partition of the preceding kernel are real, since the whole model
+runs. It is built once. Its virtual machine invokes an *instrument* of TVM before each call of a
+kernel, which calls the kernel itself, times it, and tells the machine to skip the call. So it may
+call a different schedule of the same function, which was compiled separately.
+Weights and inputs are synthetic, as the time of a kernel does not depend on them.
 """
 
 from collections import defaultdict
@@ -37,18 +37,18 @@ from autopipe.processes.contained import Child, Failed
 from autopipe.store.passing import open_temporary_folder
 
 Place = Mapping[str, int]
-"""Which of its schedules a function runs with, by name: the first one where nothing is said."""
+"""The rank of each function's schedule, by name; 0, the first one, by default."""
 
 RUNS: Final = 3
-"""Runs of a round that count, of which the median is taken, after one that does not."""
+"""Timed runs of a round, of which the median is taken, after a warm-up run."""
 
 _LONG: Final = 0.01
-"""Seconds of a run of which one is enough: what disturbs it lasts less long."""
+"""Seconds of a run from which one is enough: disturbances are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """What a model with several schedules of each function is made from."""
+    """The source of a model with several schedules of each function."""
 
     lowered: tvm.IRModule
     bodies: Mapping[str, Sequence[tvm.IRModule]]
@@ -58,10 +58,10 @@ class ModelSource:
 
 
 class InModel:
-    """A model in a child; whatever happens there ends there."""
+    """A model in a child process, which contains its failures."""
 
     def __init__(self, source: ModelSource, left: Callable[[], float]) -> None:
-        """Take what it is made from; `left` returns the seconds that an answer may take."""
+        """Set its source; `left` returns the seconds that an answer may take."""
         self._child = Child(lambda: _WatchedModel(source).answer)
         self._left = left
         self._held = ExitStack()
@@ -69,45 +69,45 @@ class InModel:
         self._models: dict[Ranks, ShippedModel] = {}
 
     def build(self, place: Place) -> None:
-        """Build the model that is watched, with one set of schedules. Raises Failed."""
+        """Build the instrumented model with one set of schedules. Raises Failed."""
         self._ask({"do": "build", "place": dict(place)})
 
     def add(self, rank: int, functions: Sequence[str]) -> None:
-        """Compile a schedule, by its rank, of functions that are equal. Raises Failed.
+        """Compile the schedule of a rank for functions that are equal. Raises Failed.
 
-        Of rank 0, which the model has, too: to call what was compiled alone takes half a
-        microsecond more.
+        This includes rank 0, which the model has, too: a separately compiled kernel takes half a
+        microsecond more to call.
         """
         self._ask({"do": "add", "rank": rank, "functions": list(functions)})
 
     def round(self, places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
-        """Run the model with one set of schedules after the other. Raises Failed.
+        """Run the model once with each set of schedules. Raises Failed.
 
         Returns for each of them the seconds of all calls of each function in one run.
         """
         return list(self._ask({"do": "round", "places": list(map(dict, places))}))
 
     def unwatched(self) -> float:
-        """Return seconds of a run of the model that was built, when nobody looks into it.
+        """Return the seconds of a run of the built model without instrument.
 
         Raises Failed.
         """
         return float(self._ask({"do": "unwatched"}))
 
     def link(self, place: Place) -> None:
-        """Build the library that a package with one set of schedules has. Raises Failed."""
+        """Build the library of a package with one set of schedules. Raises Failed."""
         self._linked(place)
 
     def whole(self, places: Sequence[Place]) -> Sequence[float]:
-        """Return seconds of a run of the model as packages with these sets of schedules run it.
+        """Time a run of the model in packages with these sets of schedules, in seconds.
 
-        They are loaded by a new process, in this order. To watch a model costs its kernels
-        something, and some of them more than others. Raises Failed.
+        A new process loads them in this order. An instrument slows kernels down, and some more
+        than others. Raises Failed.
         """
         models = [self._linked(place) for place in places]
         try:
             return shipped.time_models(models, self._left() / 2)
-        except Failed:  # what fails does so twice
+        except Failed:  # a real failure repeats
             return shipped.time_models(models, self._left())
 
     def _linked(self, place: Place) -> ShippedModel:
@@ -132,26 +132,26 @@ class InModel:
 
 
 Weights = dict[tuple[int, int, str], tvm.runtime.Tensor]
-"""Weights in other layouts than the model has: by the address of those of the model, number of
-elements and dtype. So each call of a function reads weights of its own, as in a model; all
-schedules of the function share this memory, of which a model with any of them has one as well."""
+"""Weights in layouts that the model does not have: by the address of the model's weights, number of
+elements and dtype. So each call of a function reads its own weights, as in a model; all schedules
+of the function share this memory."""
 
 
 @dataclass(slots=True)
 class _Alone:
-    """A schedule that was compiled alone, as one function calls it."""
+    """A separately compiled schedule, as one function calls it."""
 
     main: Callable[..., None]
     shapes: Sequence[tuple[tuple[int, ...], str]]
-    """Of what it takes."""
+    """The shapes and dtypes of its arguments."""
     weights: Weights
     own: dict[tuple[int, int], tvm.runtime.Tensor] = field(default_factory=dict)
-    """Weights that it wants in another layout than the model has, by position, and by address of
-    those of the model."""
+    """Weights in a layout that the model does not have, by position, and by address of the model's
+    weights."""
 
-    def taken(self, given: Sequence[tvm.runtime.Tensor]) -> list[tvm.runtime.Tensor]:
-        """Return what it takes in the place of what the model gives."""
-        return [self._choose_argument(at, tensor) for at, tensor in enumerate(given)]
+    def taken(self, arguments: Sequence[tvm.runtime.Tensor]) -> list[tvm.runtime.Tensor]:
+        """Replace weights among the model's arguments by those in this schedule's layout."""
+        return [self._choose_argument(at, tensor) for at, tensor in enumerate(arguments)]
 
     def _choose_argument(self, at: int, tensor: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
         if _has_port_shape(
@@ -166,7 +166,7 @@ class _Alone:
     def _make_other_weights(
         self, place: int, shape: tuple[int, ...], dtype: str
     ) -> tvm.runtime.Tensor:
-        """Return weights of a shape that the model does not have."""
+        """Create weights of a shape that the model does not have."""
         key = place, prod(shape), dtype
         if key not in self.weights:
             (self.weights[key],) = make_weight_tensors([(shape, dtype)])
@@ -174,30 +174,30 @@ class _Alone:
 
 
 Ranks = frozenset[tuple[str, int]]
-"""Which functions do not run with their first schedule, and with which one."""
+"""The functions that do not run with their first schedule, with the rank of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Runnable:
-    """A model that was built, and what it takes."""
+    """A built model and its arguments."""
 
     machine: relax.VirtualMachine
     given: Sequence[Any]
 
     def run(self) -> float:
-        """Return the seconds of a run."""
-        begun = perf_counter()
+        """Run the model and return the seconds."""
+        start = perf_counter()
         self.machine["main"](*self.given)
-        return perf_counter() - begun
+        return perf_counter() - start
 
     def timed(self) -> float:
-        """Return the seconds of a run when nobody looks into it."""
+        """Return the seconds of a run without instrument."""
         set_watch(self.machine.module, None)
         return median([self.run() for _ in range(_count_runs(self.run()))])
 
 
 class _WatchedModel:
-    """The model, in the child."""
+    """The instrumented model in the child."""
 
     def __init__(self, source: ModelSource) -> None:
         self._source = source
@@ -211,7 +211,7 @@ class _WatchedModel:
         self._runnable: _Runnable
 
     def answer(self, request: Mapping[str, Any]) -> object:
-        """Do what `InModel` asks for."""
+        """Answer a request of `InModel`."""
         shorten_spin()
         use_threads(self._source.cores)
         match request["do"]:
@@ -228,7 +228,7 @@ class _WatchedModel:
         return None
 
     def _build_model(self, place: Place) -> library.Built:
-        """Return the model with these schedules, built once."""
+        """Build the model with these schedules, once."""
         key = _to_ranks(place)
         if key not in self._built:
             source = self._source
@@ -240,31 +240,31 @@ class _WatchedModel:
 
     def _load_model(self, place: Place) -> None:
         """Load the model with these schedules into this process."""
-        built = self._build_model(place)
-        machine = relax.VirtualMachine(built.executable, tvm.cpu())
-        inputs = self._count_inputs(built)
-        sizes = [Shape(built.steps)] if built.steps else []
-        stored = make_weight_tensors(built.parameters[inputs:])
-        given = [*starmap(make_tensor, built.parameters[:inputs]), *sizes, *stored]
-        self._runnable = _Runnable(machine, given)
+        built_library = self._build_model(place)
+        machine = relax.VirtualMachine(built_library.executable, tvm.cpu())
+        inputs = self._count_inputs(built_library)
+        sizes = [Shape(built_library.steps)] if built_library.steps else []
+        weights = make_weight_tensors(built_library.parameters[inputs:])
+        arguments = [*starmap(make_tensor, built_library.parameters[:inputs]), *sizes, *weights]
+        self._runnable = _Runnable(machine, arguments)
 
     def _link(self, place: Place, folder: Path) -> ShippedModel:
         """Write the library of the model with these schedules."""
-        built, main = self._build_model(place), self._source.lowered["main"]
-        library.export(built, folder / LIBRARY)
-        inputs, made = self._count_inputs(built), main.ret_ty
-        outputs = len(made.fields) if isinstance(made, relax.TupleType) else 1
+        built_library, main = self._build_model(place), self._source.lowered["main"]
+        library.export(built_library, folder / LIBRARY)
+        inputs, result_type = self._count_inputs(built_library), main.ret_ty
+        outputs = len(result_type.fields) if isinstance(result_type, relax.TupleType) else 1
         return ShippedModel(
-            folder, built.parameters[:inputs], built.parameters[inputs:], outputs,
-            self._source.cores, built.steps,
+            folder, built_library.parameters[:inputs], built_library.parameters[inputs:], outputs,
+            self._source.cores, built_library.steps,
         )  # fmt: skip
 
-    def _count_inputs(self, built: library.Built) -> int:
-        """Return how many tensors are inputs; sizes are counted among these, and are none."""
-        return int(self._source.lowered["main"].attrs[COUNT]) - bool(built.steps)
+    def _count_inputs(self, built_library: library.Built) -> int:
+        """Count the input tensors; the attribute counts the sizes, too."""
+        return int(self._source.lowered["main"].attrs[COUNT]) - bool(built_library.steps)
 
     def _compile_schedule(self, rank: int, functions: Sequence[str]) -> None:
-        """Compile the schedule once that these functions have in common."""
+        """Compile the schedule that these functions have in common."""
         kernel = build.build_kernel(
             self._source.bodies[functions[0]][rank], self._source.target, asserts=True
         )
@@ -285,25 +285,25 @@ class _WatchedModel:
             runs.append(self._times)
         return {name: median(run[name] for run in runs) for name in runs[-1]}
 
-    def begin(self, function: Callable[..., Any], symbol: str, given: Sequence[Any]) -> bool:
-        """Time a kernel with the schedule that is asked for, in place of the model's."""
+    def begin(self, function: Callable[..., Any], symbol: str, arguments: Sequence[Any]) -> bool:
+        """Time a kernel with the requested schedule in place of the model's."""
         name = self._names.get(symbol)
         if name is None:
             return False
-        alone = self._kernels[name].get(self._place.get(name, 0))
-        taken = given if alone is None else alone.taken(given)
-        function = function if alone is None else alone.main
-        begun = perf_counter()
-        function(*taken)
-        self._times[name] += perf_counter() - begun
+        kernel = self._kernels[name].get(self._place.get(name, 0))
+        kernel_arguments = arguments if kernel is None else kernel.taken(arguments)
+        function = function if kernel is None else kernel.main
+        start = perf_counter()
+        function(*kernel_arguments)
+        self._times[name] += perf_counter() - start
         return True
 
     def end(self, symbol: str) -> None:
-        """Look at nothing."""
+        """Ignore the end of a call."""
 
 
 def _count_runs(first: float) -> int:
-    """Return how many runs count behind one that took so many seconds."""
+    """Return the number of timed runs after a first run of some seconds."""
     return 1 if first > _LONG else RUNS
 
 

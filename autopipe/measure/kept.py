@@ -1,6 +1,6 @@
-"""Trials that were timed and wait to be timed again: a build takes longer than all its timings.
+"""Keep timed trials for repeated measurements: a build takes longer than all its timings.
 
-What is kept is the built candidate, never a time.
+The built candidate is kept, never a time.
 """
 
 from typing import Final
@@ -9,35 +9,39 @@ from autopipe.measure.measurement import Candidate, Measurement, Repeatable
 from autopipe.measure.trial import Trial
 
 _OF_A_TASK: Final = 3
-"""The fastest of a task that are kept."""
+"""Number of kept trials of a task, the fastest ones."""
 
 _MOST: Final = 16
-"""Trials that are kept; the child of each holds some 20 MiB of its own, and may hold several."""
+"""Number of kept trials; the child of each holds some 20 MiB, and may hold several trials."""
 
 
 class Kept:
     """The trials of the fastest candidates of each task; their children wait."""
 
     def __init__(self, most: int = _MOST) -> None:
-        """Keep nothing yet, and never more than so many."""
+        """Create an empty store of at most `most` trials."""
         self._most = most
         self._trials: dict[Repeatable, tuple[float, Trial]] = {}
 
-    def offer(self, candidate: Candidate, trial: Trial, found: Measurement) -> None:
-        """Keep a trial that was timed, or end it; so may one that was kept before."""
-        if not isinstance(candidate, Repeatable) or found.error is not None or found.cut:
+    def offer(self, candidate: Candidate, trial: Trial, measurement: Measurement) -> None:
+        """Keep a timed trial or end it; an earlier kept trial may be ended instead."""
+        if (
+            not isinstance(candidate, Repeatable)
+            or measurement.error is not None
+            or measurement.cut
+        ):
             trial.close()
             return
         self._drop_candidate(candidate)
-        self._trials[candidate] = found.median, trial
+        self._trials[candidate] = measurement.median, trial
         rivals = [other for other in self._trials if other.task == candidate.task]
         if len(rivals) > _OF_A_TASK:
             self._drop_candidate(max(rivals, key=lambda other: self._trials[other][0]))
-        if len(self._trials) > self._most:  # those that came first are asked for first
+        if len(self._trials) > self._most:  # the oldest are requested first
             self._drop_candidate(candidate)
 
     def take(self, candidate: Candidate) -> Trial | None:
-        """Hand out the trial of a candidate, if there is one whose child still waits."""
+        """Remove and return the trial of a candidate, if its child still waits."""
         if not isinstance(candidate, Repeatable) or candidate not in self._trials:
             return None
         _, trial = self._trials.pop(candidate)

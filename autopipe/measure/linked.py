@@ -1,4 +1,4 @@
-"""A candidate as a shared library, which another machine can load."""
+"""Link a candidate as a shared library, which another machine can load."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from autopipe.measure.measurement import Candidate
 def link_candidate(
     candidate: Candidate, target: tvm.target.Target, path: Path, linker: Linker | None
 ) -> LinkedKernel:
-    """Compile a candidate for a target and write its library. Raises what TVM and linkers do."""
+    """Compile a candidate for a target and write its library. Raises errors of TVM and linkers."""
     module = without_weights(candidate())
     write_library(compile_module(module, target), path, linker)
     infos = ArgInfo.from_prim_func(module["main"])
@@ -24,6 +24,6 @@ def link_candidate(
 
 
 def write_library(library: tvm.runtime.Module, path: Path, linker: Linker | None) -> None:
-    """Write what was compiled as a shared library."""
+    """Write a compiled module as a shared library."""
     options = linker.options if linker is not None else []
     export_library(library, path, options, linker.path if linker is not None else None)

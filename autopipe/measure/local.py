@@ -1,9 +1,9 @@
-"""Builds and times candidates on this machine, in forked children, one timed at a time.
+"""Build and time candidates on this machine, in forked children, one timed at a time.
 
 TVM is imported once, in this process; a child starts with it in memory, compiles some candidates
-and runs them where they were compiled, without archive, linker or upload. One that ends its child
-costs its own trial only: the others are built anew. Fork only from a process without other threads:
-a lock that one of them holds stays locked in the child.
+and runs them in place, without archive, linker or upload. A candidate that ends its child costs
+its own trial only: the others are rebuilt. Fork only from a process without other threads: a lock
+that one of them holds stays locked in the child.
 """
 
 import math
@@ -25,31 +25,31 @@ from autopipe.measure.worker import Job
 from autopipe.processes.link import wait_for_readable
 
 _HELD: Final = 32
-"""Built candidates that may wait in memory for their turn."""
+"""Built candidates that may wait in memory to be timed."""
 
 _SHARED: Final = 16
-"""Candidates that a child builds at most."""
+"""Largest number of candidates per child."""
 
 
 class Local:
     """Measures on the processor this process runs on, or on the first GPU.
 
-    Only children touch the GPU: a process that has touched it can not fork any more.
+    Only children touch the GPU: a process that has touched it cannot fork any more.
     """
 
     def __init__(
         self, target: tvm.target.Target, cores: int, limits: Measure, turn: Turn | None = None,
         touched: int = 0,
     ) -> None:  # fmt: skip
-        """Take TVM's target, how many threads kernels run on, and the limits of a trial.
+        """Set TVM's target, the number of kernel threads, and the limits of a trial.
 
-        Without a `turn` other runs are not waited for, which is for where times do not matter.
-        `touched` is how many bytes a model touches at most between two calls of a kernel; without
-        it all candidates are timed in a loop.
-        Raises SetupError where compiler or driver of a GPU are missing or already in use here.
+        Without a `turn` timing does not exclude other runs, for uses where times do not matter.
+        `touched` is the largest number of bytes that a model touches between two calls of a
+        kernel; if 0, all candidates are timed in a loop. Raises SetupError where the compiler or
+        the driver of a GPU is missing or already in use here.
         """
-        # Imported before the first fork, or every child would do it again.
-        import numpy.ma  # noqa: F401 -- numpy's median does it, which each timing ends with
+        # Imported before the first fork, or every child would repeat it.
+        import numpy.ma  # noqa: F401 -- each timing ends with numpy's median, which imports it
 
         from autopipe.measure import build, device, timing  # noqa: F401
 
@@ -65,7 +65,7 @@ class Local:
         self._limits = limits
         self._turn = turn
         self._kept = Kept() if runs_on_host else Kept(0)  # a GPU has memory for a few at a time
-        self._shared = _SHARED if runs_on_host else 1  # what fails on a GPU leaves it unusable
+        self._shared = _SHARED if runs_on_host else 1  # a failure on a GPU leaves it unusable
 
     def measure(
         self,
@@ -75,11 +75,11 @@ class Local:
         rivals: bool = True,
         until: float = math.inf,
     ) -> Generator[Measurement]:
-        """Build `cores` candidates at a time, then time one after the other, alone.
+        """Build `cores` candidates at a time, then time them one by one.
 
-        `best` is the time to beat. Candidates of one task are rivals: the time of one is what the
-        next has to beat. Of those that are not built by `until`, on the monotonic clock, nothing is
-        said.
+        `best` is the time to beat. With `rivals`, all candidates are of one task: the time of one
+        is that to beat for the next. Candidates not built by `until`, on the monotonic clock, are
+        omitted.
         """
         for start in range(0, len(candidates), _HELD):
             some = candidates[start : start + _HELD]
@@ -90,57 +90,59 @@ class Local:
                     for place, candidate in enumerate(some):
                         if trials[place] in late:
                             return
-                        found = self._time_candidate(
+                        measurement = self._time_candidate(
                             candidate, trials, place, best, self._limits.repeat
                         )
-                        self._kept.offer(candidate, trials[place], found)
-                        best = min(best, found.median) if rivals else best
-                        yield found
+                        self._kept.offer(candidate, trials[place], measurement)
+                        best = min(best, measurement.median) if rivals else best
+                        yield measurement
             finally:
                 self._close_trials(trials)
 
     def each(
         self, candidates: Sequence[Candidate], bests: Sequence[float]
     ) -> Generator[Measurement]:
-        """Do the same with candidates that are no rivals, each with a time of its own to beat."""
+        """Measure candidates of different tasks, each with a time of its own to beat."""
         trials: list[Trial] = []
         try:
             self._build_candidates(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
                 for place, (candidate, best) in enumerate(zip(candidates, bests, strict=True)):
-                    found = self._time_candidate(
+                    measurement = self._time_candidate(
                         candidate, trials, place, best, self._limits.repeat
                     )
-                    self._kept.offer(candidate, trials[place], found)
-                    yield found
+                    self._kept.offer(candidate, trials[place], measurement)
+                    yield measurement
         finally:
             self._close_trials(trials)
 
     def rounds(self, candidates: Sequence[Candidate], count: int) -> list[Measurement]:
-        """Time one after the other, and so on for so many rounds; those not kept are built first.
+        """Time candidates in `count` interleaved rounds; those not kept are built first.
 
-        All of them are kept for another time.
+        All of them are kept for later measurements.
         """
         trials: list[Trial] = []
         try:
             self._build_candidates(candidates, trials)
             with self._turn.taken() if self._turn else nullcontext():
-                timed = [
+                timings_by_round = [
                     [
                         self._time_candidate(each, trials, place)
                         for place, each in enumerate(candidates)
                     ]
                     for _ in range(count)
                 ]
-            found = [_join_rounds(timings) for timings in zip(*timed, strict=True)]
-            for candidate, trial, measurement in zip(candidates, trials, found, strict=True):
+            measurements = [
+                _join_rounds(timings) for timings in zip(*timings_by_round, strict=True)
+            ]
+            for candidate, trial, measurement in zip(candidates, trials, measurements, strict=True):
                 self._kept.offer(candidate, trial, measurement)
         finally:
             self._close_trials(trials)
-        return found
+        return measurements
 
     def close(self) -> None:
-        """End the children that wait to be timed again."""
+        """End the children of kept trials."""
         self._kept.close()
 
     def _close_trials(self, trials: Sequence[Trial]) -> None:
@@ -152,7 +154,7 @@ class Local:
         self, candidate: Candidate, trials: list[Trial], place: int, best: float = math.inf,
         repeat: int = 1,
     ) -> Measurement:  # fmt: skip
-        """Time a candidate; if its child has ended with another one, it is built anew before."""
+        """Time a candidate; rebuild it first if another candidate has ended its child."""
         if trials[place].is_lost:
             again: list[Trial] = []
             self._build_candidates([candidate], again)
@@ -162,13 +164,15 @@ class Local:
     def _build_candidates(
         self, candidates: Sequence[Candidate], trials: list[Trial], until: float = math.inf
     ) -> list[Trial]:
-        """Add a trial to `trials` for each candidate, and return once all of them are built.
+        """Append a trial to `trials` for each candidate, and build all of them.
 
-        Or at `until`; then return those that are not.
+        Stops at `until`, and returns the trials that are not built by then.
         """
-        kept = [self._kept.take(candidate) for candidate in candidates]
-        trials += [trial or Trial(place) for place, trial in enumerate(kept)]
-        waiting = deque(trial for trial, old in zip(trials, kept, strict=True) if old is None)
+        kept_trials = [self._kept.take(candidate) for candidate in candidates]
+        trials += [trial or Trial(place) for place, trial in enumerate(kept_trials)]
+        waiting = deque(
+            trial for trial, old in zip(trials, kept_trials, strict=True) if old is None
+        )
         job = Job(candidates, self._target, self._cores, self._limits, self._caches)
         building: list[Trial] = []
         idle: list[TrialChild] = []
@@ -177,27 +181,27 @@ class Local:
                 trial = waiting.popleft()
                 trial.begin(idle.pop() if idle else TrialChild.start(job))
                 building.append(trial)
-            ended = _wait_for_builds(building, until)
-            building = [trial for trial in building if trial not in ended]
-            children = [trial.child for trial in ended]
+            ended_trials = _wait_for_builds(building, until)
+            building = [trial for trial in building if trial not in ended_trials]
+            children = [trial.child for trial in ended_trials]
             idle += [one for one in children if not one.has_ended and one.count < self._shared]
         return [*building, *waiting]
 
 
 def _join_rounds(rounds: Sequence[Measurement]) -> Measurement:
-    """Return the times of all rounds, or the first failure."""
-    failed = next((timed for timed in rounds if timed.error is not None), None)
-    return failed or Measurement(tuple(timed.median for timed in rounds))
+    """Join the times of all rounds, or return the first failure."""
+    failure = next((timed for timed in rounds if timed.error is not None), None)
+    return failure or Measurement(tuple(timed.median for timed in rounds))
 
 
 def _wait_for_builds(building: Sequence[Trial], until: float) -> list[Trial]:
-    """Wait until at least one build ends, well or not, and return those that have ended."""
+    """Wait until at least one build ends, even by failure, and return all that have ended."""
     ends = min(trial.deadline for trial in building)
     patience = max(0.0, min(ends, until) - monotonic())
     heard = wait_for_readable([trial.child.link for trial in building], patience)
-    ended = [
+    ended_trials = [
         trial for trial in building if trial.child.link in heard or trial.deadline <= monotonic()
     ]
-    for trial in ended:
+    for trial in ended_trials:
         trial.finish_build()
-    return ended
+    return ended_trials

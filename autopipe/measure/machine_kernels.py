@@ -1,6 +1,6 @@
-"""Kernels whose time is known in cycles, in transfers or in lines: what `doctor --machine` times.
+"""Microbenchmarks of `doctor --machine`, with known counts of cycles, bytes or cache lines.
 
-Each is a PrimFunc `main` in the code of TVM's LLVM for this machine, as all other kernels are.
+Each is a PrimFunc `main` compiled by TVM's LLVM for this machine, like all other kernels.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ STEPS: Final = 100_000
 """Iterations of the loop of a kernel that touches no memory."""
 
 READERS: Final = 8
-"""Independent sums of a kernel that reads, so that no load waits for an addition."""
+"""Independent sums of a reading kernel, so that no load waits for an addition."""
 
 _FLOAT: Final = 32
 """Bits of an element."""
 
 
 def build_integer_chain() -> tvm.tirx.PrimFunc:
-    """Write `STEPS` times an addition and an exclusive or, each of which waits for the last.
+    """Build a loop of `STEPS` additions and exclusive ors, each dependent on the last.
 
     Argument: int64 [3]. Both take one cycle on every processor, and LLVM finds no closed form.
     """
@@ -38,7 +38,7 @@ def build_integer_chain() -> tvm.tirx.PrimFunc:
 
 
 def build_fma_chains(bits: int, chains: int) -> tvm.tirx.PrimFunc:
-    """Write `STEPS` times one FMA of vectors of `bits` in each of some independent chains.
+    """Build a loop of `STEPS` vector FMAs of `bits` in each of some independent chains.
 
     Arguments: factor and addend as float32 [2 * lanes], the sums as float32 [chains * lanes].
     """
@@ -62,7 +62,7 @@ def build_fma_chains(bits: int, chains: int) -> tvm.tirx.PrimFunc:
 
 
 def build_reads(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
-    """Write the sum of `size` bytes, read `passes` times from the first to the last.
+    """Build a sum of `size` bytes that are read sequentially `passes` times.
 
     Arguments: float32 [size / 4], where READERS vectors of `bits` divide the size, and the sums as
     float32 [READERS * lanes].
@@ -88,7 +88,7 @@ def build_reads(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
 
 
 def build_copies(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
-    """Write `passes` copies of `size` bytes, doubled: LLVM would call its function for plain ones.
+    """Build `passes` copies of `size` bytes, doubled: LLVM would replace plain ones by memcpy.
 
     Arguments: float32 [size / 4], of which READERS vectors of `bits` divide the size, and the same.
     """
@@ -107,7 +107,7 @@ def build_copies(bits: int, size: int, passes: int) -> tvm.tirx.PrimFunc:
 
 
 def build_pointer_chase(length: int, steps: int) -> tvm.tirx.PrimFunc:
-    """Write `steps` loads, each of which reads where the next one reads.
+    """Build a pointer chase of `steps` loads, each of which reads the index of the next one.
 
     Arguments: int32 [length], a cycle of indices, and the last index as int32 [1].
     """
@@ -125,7 +125,7 @@ def build_pointer_chase(length: int, steps: int) -> tvm.tirx.PrimFunc:
 
 
 def build_regions(cores: int, count: int, *, parallel: bool) -> tvm.tirx.PrimFunc:
-    """Write `count` loops of a store for each core, parallel or not.
+    """Build `count` loops with a store for each core, parallel or serial.
 
     Argument: int32 [16 * cores].
     """
@@ -140,9 +140,9 @@ def build_regions(cores: int, count: int, *, parallel: bool) -> tvm.tirx.PrimFun
 
 
 def build_remote_copy(length: int) -> tvm.tirx.PrimFunc:
-    """Write a copy that the second thread makes, so that its core has the lines.
+    """Build a copy by the second thread, so that its core owns the lines.
 
-    Arguments: int32 [length], and where they are copied to.
+    Arguments: int32 [length], and the destination.
     """
 
     def body() -> None:

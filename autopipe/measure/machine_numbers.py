@@ -1,8 +1,8 @@
-"""From times of kernels to the numbers of a machine. Nothing here runs or imports TVM.
+"""Derive the numbers of a machine from kernel times. Nothing here runs or imports TVM.
 
 Example, a Zen 4: two dependent integer instructions take 0.541 ns, so a cycle takes 0.271 ns, which
-is 3.7 GHz. An FMA that waits for the last one takes 1.082 ns: 4 cycles. Of independent ones of 256
-bits two end in a cycle, of 512 bits one: its units have 256 bits, and there are two.
+is 3.7 GHz. A dependent FMA takes 1.082 ns: 4 cycles. Of independent 256-bit ones two end in a
+cycle, of 512-bit ones one: there are two units of 256 bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ MEASURED: Final = "measured"
 SYSTEM: Final = "from the system"
 
 _CHAINED: Final = 2
-"""Cycles of a step of `machine_kernels.integer_chain`."""
+"""Cycles of a step of `machine_kernels.build_integer_chain`."""
 _AS_FAST: Final = 0.75
-"""Vectors that issue at this share of the rate of shorter ones fit a unit."""
+"""Vectors that issue at this share of the rate of shorter ones have the width of a unit."""
 _NEXT_LEVEL: Final = 2.0
 """A load that takes this many times as long comes from the next cache; a miss of the TLB alone
 takes 1.5 times as long as a load from the second level."""
@@ -31,7 +31,7 @@ class Number:
     value: float | None
     """None where it cannot be measured here."""
     source: str = MEASURED
-    """How it was found, or why it was not."""
+    """The method of measurement, or the reason of its failure."""
 
     def fields(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -39,14 +39,14 @@ class Number:
 
 
 def compute_frequency_ghz(chain_ns: float) -> float:
-    """Return cycles in a nanosecond, from the time of a step of the integer chain."""
+    """Compute the frequency in GHz from the nanoseconds of a step of the integer chain."""
     return _CHAINED / chain_ns
 
 
 def find_fma_units(cycles: Mapping[int, float]) -> tuple[int, int]:
-    """Return bits of a unit for FMAs, and how many units there are.
+    """Return the bits of an FMA unit, and the number of units.
 
-    `cycles` are those between the ends of two independent FMAs, by the bits of their vectors.
+    `cycles` is the reciprocal throughput of independent FMAs, by the bits of their vectors.
     """
     bits = min(cycles)
     for wider in sorted(cycles):
@@ -56,10 +56,10 @@ def find_fma_units(cycles: Mapping[int, float]) -> tuple[int, int]:
 
 
 def find_cache_sizes(latencies: Sequence[tuple[int, float]]) -> list[int]:
-    """Return the bytes of the caches, the first level first, as far as they end in the samples.
+    """Find the sizes of the caches in bytes, the first level first, within the range of samples.
 
-    `latencies` are bytes that a pointer chase goes through, in ascending order, and the time of a
-    load, which rises by a factor where a cache ends.
+    `latencies` are the footprint of a pointer chase in bytes, in ascending order, and the time of
+    a load, which rises by a factor where a cache ends.
     """
     sizes: list[int] = []
     fits, rising = 0, False

@@ -1,8 +1,8 @@
-"""Measures the numbers of a `Machine` on this one, for `autopipe doctor --machine`.
+"""Measure the numbers of a `Machine` on this one, for `autopipe doctor --machine`.
 
-Kernels whose cycles, bytes or lines are known run one by one, and the minimum of their times
-counts: other programs only add to it. The frequency comes first: cycles of all others follow from
-it.
+Kernels with known cycles, bytes or cache lines run one by one, and the minimum of their times
+counts: other programs only add to it. The frequency comes first: the cycles of all others follow
+from it.
 """
 
 import os
@@ -38,34 +38,35 @@ Array = npt.NDArray[Any]
 
 _REPEATS: Final = 20
 _FEW: Final = 5
-"""Repeats of what takes long."""
+"""Repeats of long measurements."""
 _SPARED: Final = 4
-"""Registers that a kernel of FMAs leaves to its operands."""
+"""Registers that an FMA kernel reserves for its operands."""
 _LINE: Final = 64
-"""Bytes of a line where the system names none."""
+"""Bytes of a cache line where the system reports none."""
 _PASSED: Final = 256
-"""Lines that pass from core to core: 16 KB, which every first-level cache has room for."""
+"""Lines that pass from core to core: 16 KB, which fit every first-level cache."""
 _REGIONS: Final = 1000
 _READ: Final = 64 << 20
 """Bytes that a measurement of a cache reads."""
 _BEYOND: Final = 4
-"""How many times the cache before it a measurement of the third level or of memory reads."""
+"""Bytes read by a measurement of the third level or of memory, as a multiple of the cache before
+it."""
 _MOST: Final = 1 << 30
 """Most bytes of memory that are read."""
 _CHASED: Final = (8 << 10, 8 << 20)
-"""Bytes of the shortest and of the longest pointer chase."""
+"""Bytes of the smallest and of the largest pointer chase."""
 _LOADS: Final = 50_000
 _ONE_CORE_EACH: Final = -2
-"""TVM's mode of a pool whose threads have cores of their own."""
+"""TVM's mode of a pool whose threads are bound to distinct cores."""
 _INDEX: Final = 4
 """Bytes of an index."""
 _NO_SIZE: Final = "not measured: the size of the cache is not known"
 
 
 def measure_numbers(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
-    """Return LLVM's name of this machine and its features, and `numbers` as fields of `Number`.
+    """Return LLVM's name and features of this machine, and its `numbers` as fields of `Number`.
 
-    `argument` has the `folder` where the system describes the caches of a core.
+    `argument` has the `folder` in which the system describes the caches of a core.
     """
     facts = resolve_target(Target(), examine_tvm({}, _emit))
     cores = int(str(facts["num_cores"]))
@@ -81,14 +82,14 @@ def measure_numbers(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Bench:
-    """Compiles kernels for this machine and times them."""
+    """Compiles and times kernels on this machine."""
 
     target: tvm.target.Target
     cores: int
     folder: Path
 
     def numbers(self) -> Iterator[Number]:
-        """Yield all that can be measured here, and the reason why something cannot."""
+        """Yield all numbers, with a reason for those that cannot be measured here."""
         ghz = self.frequency_ghz()
         yield Number("frequency_ghz", ghz)
         yield from self._measure_fma(ghz)
@@ -99,12 +100,12 @@ class _Bench:
         yield from self._threads()
 
     def frequency_ghz(self) -> float:
-        """Return the cycles of a nanosecond."""
+        """Measure the frequency in GHz."""
         chain = self._time_kernel(kernels.build_integer_chain(), np.array([1, 3, 5], "int64"))
         return compute_frequency_ghz(chain / kernels.STEPS)
 
     def _measure_fma(self, ghz: float) -> Iterator[Number]:
-        """Yield the latency of an FMA, and how many of which length start in a cycle."""
+        """Yield the latency of an FMA, the number of FMA units, and their width."""
         widths = self._list_vector_bits()
         chains = self._count_registers() - _SPARED
 
@@ -123,7 +124,7 @@ class _Bench:
         yield Number("vector_bits_of_units", bits)
 
     def _list_vector_bits(self) -> list[int]:
-        """Return the bits of vectors, the shortest first."""
+        """List the vector widths in bits, in ascending order."""
         longer = (("avx", 256), ("avx512f", 512))
         has = codegen.llvm_cpu_has_features
         return [128, *(bits for feature, bits in longer if has(feature, self.target))]
@@ -138,16 +139,20 @@ class _Bench:
         return Number("line_bytes", line, SYSTEM if line else "not measured: the system names none")
 
     def _measure_cache_sizes(self) -> list[Number]:
-        """Return the sizes of the caches: the system's, or those at which a chase slows down."""
-        told = read_sizes(self.folder)
-        measured = (
-            find_cache_sizes(list(self._measure_latencies())) if {"l1", "l2"} - told.keys() else []
+        """Return the sizes of the caches: the system's, or those measured by a pointer chase."""
+        system_sizes = read_sizes(self.folder)
+        sizes_in_order = (
+            find_cache_sizes(list(self._measure_latencies()))
+            if {"l1", "l2"} - system_sizes.keys()
+            else []
         )
-        found = dict(zip(("l1", "l2"), measured, strict=False))
-        return [_choose_cache_size(level, told, found) for level in ("l1", "l2", "l3")]
+        measured_sizes = dict(zip(("l1", "l2"), sizes_in_order, strict=False))
+        return [
+            _choose_cache_size(level, system_sizes, measured_sizes) for level in ("l1", "l2", "l3")
+        ]
 
     def _measure_latencies(self) -> Iterator[tuple[int, float]]:
-        """Yield bytes, and nanoseconds of a load that the one before it leads to among them."""
+        """Yield the bytes of a pointer chase, and the nanoseconds of a dependent load."""
         shortest, longest = _CHASED
         chase = kernels.build_pointer_chase(longest // _INDEX, _LOADS)
         size = shortest
@@ -162,9 +167,9 @@ class _Bench:
             size *= 2
 
     def _measure_bandwidths(self, sizes: list[float | None], ghz: float) -> Iterator[Number]:
-        """Yield the bytes that one core reads from each cache in a cycle, and from memory in a ns.
+        """Yield the bytes that one core reads from each cache per cycle, and from memory per ns.
 
-        Half of the first and of the second level is read, and of the third four times the second.
+        Half of the first and of the second level is read; of the third, four times the second.
         """
         l1, l2, l3 = (int(size or 0) for size in sizes)
         yield self._measure_read_rate("l1_bytes_per_cycle", l1 // 2, 1 / ghz)
@@ -178,7 +183,7 @@ class _Bench:
             yield self._measure_read_rate("memory_bytes_per_ns", far, 1)
 
     def _measure_read_rate(self, name: str, size: int, in_ns: float) -> Number:
-        """Measure the bytes that a core reads in a time of `in_ns` nanoseconds."""
+        """Measure the bytes that a core reads per `in_ns` nanoseconds."""
         if not size:
             return Number(name, None, _NO_SIZE)
         bits = self._list_vector_bits()[-1]
@@ -191,7 +196,7 @@ class _Bench:
         return Number(name, size * passes / time * in_ns)
 
     def _measure_copy_rate(self, size: int) -> Number:
-        """Measure the bytes that are read and written in a nanosecond, half of them each."""
+        """Measure the bytes of a copy per nanosecond, counting reads and writes."""
         bits = self._list_vector_bits()[-1]
         if not size:
             return Number("copy_bytes_per_ns", None, _NO_SIZE)
@@ -202,28 +207,30 @@ class _Bench:
         return Number("copy_bytes_per_ns", 2 * size * passes / time)
 
     def _threads(self) -> Iterator[Number]:
-        """Yield what a parallel loop costs, and a line that another core has written."""
+        """Yield the cost of a parallel loop, and of a cache line that another core has written."""
         names = ("thread_start_ns", "shared_line_ns")
         if self.cores == 1:
             yield from (Number(name, None, "not measured: one core") for name in names)
             return
-        apart = np.zeros(16 * self.cores, "int32")
-        alone, together = (
+        counters = np.zeros(16 * self.cores, "int32")
+        serial, together = (
             _compute_lower_quartile([timer() for _ in range(_REPEATS)])
             for timer in (
-                self._timer(kernels.build_regions(self.cores, _REGIONS, parallel=parallel), apart)
+                self._timer(
+                    kernels.build_regions(self.cores, _REGIONS, parallel=parallel), counters
+                )
                 for parallel in (False, True)
             )
         )
-        yield Number(names[0], (together - alone) / _REGIONS)
+        yield Number(names[0], (together - serial) / _REGIONS)
         yield Number(names[1], self._measure_shared_line())
 
     def _measure_shared_line(self) -> float:
-        """Return nanoseconds of a load from a line that another core has just written."""
+        """Measure the nanoseconds of a load from a line that another core has just written."""
         cycle = _build_chase_cycle(_PASSED)
-        copied, end = tvm.runtime.tensor(np.zeros_like(cycle)), np.zeros(1, "int32")
-        chase = self._timer(kernels.build_pointer_chase(len(cycle), _PASSED), copied, end)
-        write = self._timer(kernels.build_remote_copy(len(cycle)), cycle, copied)
+        copy, end = tvm.runtime.tensor(np.zeros_like(cycle)), np.zeros(1, "int32")
+        chase = self._timer(kernels.build_pointer_chase(len(cycle), _PASSED), copy, end)
+        write = self._timer(kernels.build_remote_copy(len(cycle)), cycle, copy)
         _bind_threads()
         far, near = [], []
         for _ in range(_REPEATS):
@@ -235,14 +242,14 @@ class _Bench:
     def _time_kernel(
         self, function: tvm.tirx.PrimFunc, *arrays: Array, repeats: int = _REPEATS
     ) -> float:
-        """Return the minimum of the times of a call, in nanoseconds."""
+        """Return the minimum time of a call in nanoseconds."""
         timer = self._timer(function, *arrays)
         return min(timer() for _ in range(repeats))
 
     def _timer(
         self, function: tvm.tirx.PrimFunc, *arrays: Array | tvm.runtime.Tensor
     ) -> Callable[[], int]:
-        """Return what calls a kernel once and returns nanoseconds."""
+        """Build a function that calls a kernel once and returns nanoseconds."""
         main = compile_kernel(function, self.target)["main"]
         tensors = [
             array if isinstance(array, tvm.runtime.Tensor) else tvm.runtime.tensor(array)
@@ -250,9 +257,9 @@ class _Bench:
         ]
 
         def call() -> int:
-            begun = perf_counter_ns()
+            start = perf_counter_ns()
             main(*tensors)
-            return perf_counter_ns() - begun
+            return perf_counter_ns() - start
 
         return call
 
@@ -266,22 +273,24 @@ def _bind_threads() -> None:
 
 
 def _compute_lower_quartile(times: Sequence[int]) -> float:
-    """Return a time that another run comes to: of two threads the minimum is a coincidence."""
+    """Return a reproducible time: with two threads the minimum is a coincidence."""
     return sorted(times)[len(times) // 4]
 
 
-def _choose_cache_size(level: str, told: Mapping[str, int], found: Mapping[str, int]) -> Number:
-    """Return the size of a cache: what the system tells comes before what was measured."""
+def _choose_cache_size(
+    level: str, system_sizes: Mapping[str, int], measured_sizes: Mapping[str, int]
+) -> Number:
+    """Choose the size of a cache: the system's if it reports one, otherwise the measured one."""
     name = f"{level}_bytes"
-    if level in told:
-        return Number(name, told[level], SYSTEM)
-    if level in found:
-        return Number(name, found[level])
+    if level in system_sizes:
+        return Number(name, system_sizes[level], SYSTEM)
+    if level in measured_sizes:
+        return Number(name, measured_sizes[level])
     return Number(name, None, "not measured: the system names none")
 
 
 def _build_chase_cycle(lines: int) -> Array:
-    """Return the indices of a chase that passes once through all lines, in a random order."""
+    """Build the indices of a chase that visits all cache lines once, in random order."""
     order = np.random.default_rng(0).permutation(lines)
     words = _LINE // _INDEX
     cycle = np.zeros(lines * words, "int32")

@@ -1,4 +1,4 @@
-"""What is known of a candidate after its trial."""
+"""Candidates, and the results of their trials."""
 
 import math
 from collections.abc import Callable
@@ -10,52 +10,52 @@ if TYPE_CHECKING:
     import tvm
 
 Candidate = Callable[[], "tvm.IRModule"]
-"""Makes the scheduled module; called in the child that builds it, so it may crash there."""
+"""Creates the scheduled module; called in the child that builds it, which contains a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a model does between two calls of a kernel, as far as caches show it."""
+    """The memory accesses of a model between two calls of a kernel, which determine its caches."""
 
     touched: int = 0
-    """Bytes that it reads and writes elsewhere."""
+    """Bytes that the model reads and writes elsewhere."""
     activations: tuple[int, ...] = ()
-    """Arguments of the kernel that it writes anew, by position."""
+    """Positions of the kernel's arguments that the model writes before the call."""
     weights: tuple[int, ...] = ()
-    """Arguments that it never writes."""
+    """Positions of the kernel's arguments that are constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """A candidate that may be asked for again: two that are equal make the same module."""
+    """A candidate that can be measured repeatedly: equal ones create the same module."""
 
     task: str
-    """Name of the task whose time it is about."""
+    """Name of its task."""
     implementation: str
     schedule: str
     make: Candidate = field(compare=False)
     surroundings: Surroundings | None = field(compare=False, default=None)
-    """How a model calls it; null where it is timed in a loop of its own."""
+    """The state of the caches when a model calls it; None to time it in a loop."""
     workload: "tvm.IRModule | None" = field(compare=False, default=None)
-    """What the schedule is for, so that another machine can make it; null for what is made here."""
+    """The workload of the schedule, so that another machine can build it; None if local only."""
 
     def __call__(self) -> "tvm.IRModule":
-        """Make the scheduled module."""
+        """Create the scheduled module."""
         return self.make()
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The result of one trial: times, or why there are none."""
+    """The result of one trial: times, or an error."""
 
     seconds: tuple[float, ...] = ()
     """Time of one call, a value for each repeat; empty if the trial failed."""
     error: str | None = None
-    """Why the trial failed; null if it did not."""
+    """The reason of a failed trial, or None."""
     cut: bool = False
     """Whether a single slow run ended the trial early; its time is coarse."""
     by: str | None = field(default=None, compare=False)
-    """Which worker of a farm says so; null for this machine."""
+    """The worker of a farm that measured it; None for this machine."""
 
     @property
     def median(self) -> float:
@@ -64,7 +64,7 @@ class Measurement:
 
 
 def to_measurement(seconds: tuple[float, ...], *, cut: bool) -> Measurement:
-    """Return a measurement, a failed one if a time can not be true."""
+    """Build a measurement; a failed one for impossible times."""
     for value in seconds:
         if not (math.isfinite(value) and value > 0):
             return Measurement(error=f"the timer said {value!r} seconds")

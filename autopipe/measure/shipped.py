@@ -1,11 +1,10 @@
-"""Built models as packages run them: loaded by a program of its own, which nobody watches.
+"""Time built models as packages run them: in a process of its own, without instrument.
 
-What a model takes depends on where its process happens to lay its memory, and its threads, the same
-for all of its calls: of two processes that run the same library one may be slower by some percent.
-So a process counts once, whatever it times, and libraries are compared by many of them. Each loads
-all libraries that are compared, which then take turns of some runs, so that what disturbs the
-process disturbs them alike.
-Only the weights are made up.
+The time of a model depends on where its process happens to place its memory and its threads, for
+all of its calls: of two processes that run the same library one may be slower by some percent. So
+a process counts as one sample, and libraries are compared by many of them. Each loads all compared
+libraries, which then run in alternation, so that disturbances affect them alike.
+Only the weights are synthetic.
 """
 
 import os
@@ -27,18 +26,18 @@ from autopipe.processes import call, failure
 from autopipe.processes.contained import Failed
 
 _WARM: Final = 0.15
-"""Seconds of runs that do not count, at least: threads begin, and a processor gets up to speed."""
+"""Least seconds of warm-up runs: threads start, and the processor raises its frequency."""
 
 _FEWEST_WARM: Final = 2
 
 _TURN: Final = 0.05
-"""Seconds of one turn, at least; its first run finds the caches as another model left them, and
-does not count."""
+"""Least seconds of one turn; its first run finds the caches of another model, and does not
+count."""
 
 _TURNS: Final = 4
 
 _FEWEST: Final = 2
-"""Runs of a turn that count."""
+"""Least number of timed runs of a turn."""
 
 Shape = tuple[tuple[int, ...], str]
 """Shape and dtype of a tensor."""
@@ -46,26 +45,26 @@ Shape = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class ShippedModel:
-    """A folder with the library of a model, and how that is called."""
+    """A folder with the library of a model, and its signature."""
 
     folder: Path
     inputs: tuple[Shape, ...]
     weights: tuple[Shape, ...]
     outputs: int
-    """How many tensors it returns."""
+    """Number of output tensors."""
     threads: int
     steps: tuple[int, ...] = ()
-    """Multiples of each size, of a model with open sizes at one of them."""
+    """Multiples of each size, for a model with dynamic shapes that is specialized for one."""
 
     @classmethod
-    def of(cls, found: dict[str, Any]) -> Self:
-        """Return what was sent as JSON."""
-        ports = {name: tuple(map(_parse_shape, found[name])) for name in ("inputs", "weights")}
-        return cls(Path(found["folder"]), **ports, outputs=found["outputs"],
-                   threads=found["threads"], steps=tuple(found["steps"]))  # fmt: skip
+    def of(cls, document: dict[str, Any]) -> Self:
+        """Read it from JSON values."""
+        ports = {name: tuple(map(_parse_shape, document[name])) for name in ("inputs", "weights")}
+        return cls(Path(document["folder"]), **ports, outputs=document["outputs"],
+                   threads=document["threads"], steps=tuple(document["steps"]))  # fmt: skip
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return it as JSON values."""
         return {
             "folder": str(self.folder), "inputs": list(self.inputs), "weights": list(self.weights),
             "outputs": self.outputs, "threads": self.threads,
@@ -73,7 +72,7 @@ class ShippedModel:
         }  # fmt: skip
 
     def load(self) -> Callable[[], object]:
-        """Load it and return one run, with checks and copies as in a package."""
+        """Load it; return a function that runs it once, with checks and copies as in a package."""
         ports = tuple(_make_port(at, *one) for at, one in enumerate(self.inputs))
         shapes = {f"w{at}": one for at, one in enumerate(self.weights)}
         outputs = tuple(_make_port(at, (), "float32") for at in range(self.outputs))  # names count
@@ -92,8 +91,8 @@ class ShippedModel:
         return lambda: model(inputs)
 
 
-def _parse_shape(found: Sequence[Any]) -> Shape:
-    shape, dtype = found
+def _parse_shape(pair: Sequence[Any]) -> Shape:
+    shape, dtype = pair
     return tuple(shape), dtype
 
 
@@ -107,7 +106,7 @@ def _fill_array(array: np.ndarray) -> np.ndarray:
 
 
 def time_models(models: Sequence[ShippedModel], timeout: float) -> list[float]:
-    """Return the seconds of one run of each, in a process that ends thereafter. Raises Failed."""
+    """Time one run of each model in a process of its own, in seconds. Raises Failed."""
     request = {"models": [model.document() for model in models]}
     try:
         answer = call.run_module(__name__, request, timeout=timeout)
@@ -117,17 +116,17 @@ def time_models(models: Sequence[ShippedModel], timeout: float) -> list[float]:
 
 
 def time_lower_quartiles(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """Return what each run takes: a quarter of its runs are faster.
+    """Return the lower quartile of the times of each run, in seconds.
 
-    Others on the machine make some runs slower, and nothing makes one faster for once.
+    Other programs make some runs slower, and nothing makes single ones faster.
     """
     for run in runs:
         _time_runs(run, _FEWEST_WARM, _WARM)
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(_TURNS):
-        for run, own in zip(runs, times, strict=True):
+        for run, run_times in zip(runs, times, strict=True):
             run()
-            own.extend(_time_runs(run, _FEWEST, _TURN))
+            run_times.extend(_time_runs(run, _FEWEST, _TURN))
     return [quantiles(own, n=4, method="inclusive")[0] for own in times]
 
 
@@ -135,9 +134,9 @@ def _time_runs(run: Callable[[], object], fewest: int, seconds: float) -> list[f
     end = time.perf_counter() + seconds
     times: list[float] = []
     while len(times) < fewest or time.perf_counter() < end:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         run()
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - start)
     return times
 
 
@@ -149,6 +148,6 @@ def _answer_request(request: call.Answer) -> call.Answer:
 
 if __name__ == "__main__":
     call.serve_request(_answer_request)
-    # To end in order waits for TVM's thread, which gives its core away 300,000 times before it
-    # looks whether it shall end: on a busy machine that takes up to a minute.
+    # An orderly exit waits for TVM's thread, which yields its core 300,000 times before it checks
+    # whether to end: on a busy machine that takes up to a minute.
     os._exit(0)

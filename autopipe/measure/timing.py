@@ -1,4 +1,4 @@
-"""Times a compiled candidate: one call as a model makes it, or many in a loop of its own."""
+"""Time a compiled candidate: single calls with a model's caches, or many calls in a loop."""
 
 import math
 import os
@@ -19,11 +19,11 @@ from autopipe.measure.device import copy_to_device, is_off_host
 from autopipe.measure.measurement import Measurement, to_measurement
 
 _SLOWER: Final = 1.3
-"""If both of two warm runs, or of two single calls as a model makes them, are this many times the
-best time, the trial ends: it can not win."""
+"""If both of two warm runs, or of two single calls with a model's caches, take this multiple of the
+best time, the trial ends: it cannot win."""
 
 _COLD: Final = 4.0
-"""The same for the very first run, which also starts threads and touches memory."""
+"""The same for the first run, which also starts threads and touches memory."""
 
 _START: Final = 2e-3
 """Seconds the first run may lose to starting threads."""
@@ -32,19 +32,19 @@ _CALL: Final = 1e-5
 """Seconds a single warm run may lose to the call from Python."""
 
 _PREPARE: Final = "autopipe.before_each_call"
-"""Name under which TVM's evaluator finds what it calls before each call that it times."""
+"""Name under which TVM's evaluator finds the function to call before each timed call."""
 
 _MOST: Final = 40
-"""Single calls whose median is a repeat, at most: more tell no more."""
+"""Largest number of single calls whose median is a repeat: more add no information."""
 
 Prepare = Callable[..., None]
 """Brings the caches into the state in which a kernel is called."""
 
 
 def use_threads(count: int) -> None:
-    """Have kernels run on that many threads; must come before the first of them runs.
+    """Set the number of kernel threads; must be called before the first kernel runs.
 
-    TVM would take half of the processors, believing the others to be hyper-threads.
+    TVM would use half of the processors, assuming the others to be hyper-threads.
     """
     os.environ["TVM_NUM_THREADS"] = str(count)
 
@@ -57,11 +57,11 @@ def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only
     caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
     weights: Collection[int] = (),
 ) -> Measurement:
-    """Time one call of a kernel; `best` is the time in seconds it would have to beat.
+    """Time one call of a kernel; `best` is the time in seconds to beat.
 
-    `caches` says what is to be done before each call with certain arguments, so that it finds the
-    caches as a model leaves them; without it the kernel is called in a loop. `weights` are
-    positions of arguments that lie in memory as weights do.
+    `caches` builds the function that brings the caches into a model's state before each call with
+    certain arguments; without it the kernel is called in a loop. `weights` are the positions of
+    arguments in the memory of weights.
     """
     tensors = copy_to_device(make_operands(kernel.module, weights), device)
     return time_library(kernel.library, tensors, device, limits, best, caches)
@@ -75,10 +75,10 @@ def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
     best: float,
     caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
 ) -> Measurement:
-    """Time one call of `main` of a library on tensors that are on its device already."""
+    """Time one call of `main` of a library on tensors on its device."""
     clock = partial(_evaluator_clock if is_off_host(device) else _clock, library, tensors, device)
     cold = clock()
-    if cold > _COLD * best + _START and not is_off_host(device):  # code has to get there first
+    if cold > _COLD * best + _START and not is_off_host(device):  # code has to be uploaded first
         return to_measurement((cold,), cut=True)
     enough = _SLOWER * best + _CALL
     warm = clock()
@@ -100,9 +100,9 @@ def _time_single(
     enough: float,
     prepare: Prepare,
 ) -> Measurement:
-    """Time single calls; a repeat is the median of as many as fit into the time it should take.
+    """Time single calls; a repeat is the median of as many as fit into its time.
 
-    If both of the first two take longer than `enough` seconds, the trial ends: what is done before
+    If both of the first two take longer than `enough` seconds, the trial ends: the preparation of
     each call takes longer than most kernels.
     """
     tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
@@ -113,9 +113,9 @@ def _time_single(
         )
         return [float(value) for value in evaluate(*tensors).results]
 
-    begun = perf_counter()
+    start = perf_counter()
     seconds = time_calls(1)
-    fitting = int(limits.min_repeat / (perf_counter() - begun))
+    fitting = int(limits.min_repeat / (perf_counter() - start))
     number = max(1, min(fitting, _MOST))
     if seconds[0] > enough:
         seconds += time_calls(1)
@@ -128,16 +128,19 @@ def _time_single(
 
 
 def make_operands(module: tvm.IRModule, weights: Collection[int] = ()) -> list[tvm.runtime.Tensor]:
-    """Return arguments for `main`, the same values every time; which are weights, by position.
+    """Create arguments for `main`, the same values every time; `weights` by position.
 
     Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
     that is longer than one.
     """
     infos = ArgInfo.from_prim_func(module["main"])
     ports = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
-    kept = iter(made.make_weight_tensors([port for at, port in enumerate(ports) if at in weights]))
+    weight_tensors = iter(
+        made.make_weight_tensors([port for at, port in enumerate(ports) if at in weights])
+    )
     return [
-        next(kept) if at in weights else made.make_tensor(*port) for at, port in enumerate(ports)
+        next(weight_tensors) if at in weights else made.make_tensor(*port)
+        for at, port in enumerate(ports)
     ]
 
 
@@ -153,6 +156,6 @@ def _clock(
 def _evaluator_clock(
     library: tvm.runtime.Module, tensors: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
 ) -> float:
-    """Time by what runs there: a GPU returns before its kernel has run, a network takes time."""
+    """Time on the device: a GPU returns before its kernel has run, and a network adds latency."""
     evaluate = library.time_evaluator("main", device, number=1, repeat=1)
     return float(evaluate(*tensors).mean)

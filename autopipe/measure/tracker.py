@@ -1,9 +1,9 @@
-"""TVM's RPC tracker, asked within bounds: which devices there are, and for the use of one.
+"""A client of TVM's RPC tracker with deadlines: lists devices, and requests one.
 
-TVM's own client waits for ever where a tracker does not answer, or has nobody for a key. The
-tracker speaks JSON over TCP: each message is its size as four bytes, then the text. It hands a
-device out with a word that the device then wants to hear (the match key); a device that is handed
-out comes back by itself once its session is over.
+TVM's own client waits forever where a tracker does not answer, or has no device for a key. The
+protocol is JSON over TCP: each message is its size as four bytes, then the text. A request returns
+a device with the match key that the device then expects; the device becomes free again when its
+session ends.
 """
 
 import json
@@ -19,10 +19,10 @@ from autopipe.errors import SetupError
 _MAGIC: Final = struct.pack("<i", 0x2F271)
 _REQUEST, _SUMMARY, _SUCCESS = 4, 6, 0
 _LARGEST: Final = 1 << 20
-"""Bytes of a message; TVM's tracker takes no longer one."""
+"""Bytes of a message; the limit of TVM's tracker."""
 
 _SERVER: Final = "server:"
-"""What stands before the key where a tracker tells of a device."""
+"""Prefix of the key in a tracker's summary of a device."""
 
 
 class Unreached(SetupError):  # noqa: N818 - says what happened
@@ -31,7 +31,7 @@ class Unreached(SetupError):  # noqa: N818 - says what happened
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a device is, and the word it wants to hear."""
+    """The address of a device, and its match key."""
 
     host: str
     port: int
@@ -48,34 +48,34 @@ class Tracker:
 
     place: str
     seconds: float
-    """How long it may take to answer."""
+    """Time limit of an answer."""
     anywhere: bool = False
-    """Whether a device may be elsewhere than on loopback."""
+    """Whether devices outside of loopback are allowed."""
 
     def known_keys(self) -> list[str]:
-        """Return the keys of the devices that it knows, each once. Raises Unreached."""
+        """List the distinct keys of the registered devices. Raises Unreached."""
         with _Talk(self, self.seconds) as talk:
             try:
-                found = talk.ask([_SUMMARY])
+                summary = talk.ask([_SUMMARY])
             except TimeoutError:
                 raise self.unreached(f"nothing was said within {self.seconds:g} s") from None
         try:
-            keys = {str(server["key"]).removeprefix(_SERVER) for server in found["server_info"]}
+            keys = {str(server["key"]).removeprefix(_SERVER) for server in summary["server_info"]}
         except (TypeError, LookupError):
             raise self.odd() from None
         return sorted(keys)
 
     def request(self, key: str, seconds: float) -> Address:
-        """Return a device once one of that key is free. Raises Unreached after so many seconds."""
+        """Wait for a free device of a key. Raises Unreached after `seconds`."""
         with _Talk(self, seconds) as talk:
             try:
-                found = talk.ask([_REQUEST, key, "", 1])
+                answer = talk.ask([_REQUEST, key, "", 1])
             except TimeoutError:
                 raise Unreached(
                     f"no device {key!a} was free within {seconds:g} s; {self.told()}"
                 ) from None
         try:
-            host, port, word = found
+            host, port, word = answer
             address = Address(str(host), int(port), str(word))
         except (TypeError, ValueError):
             raise self.odd() from None
@@ -88,21 +88,21 @@ class Tracker:
         return address
 
     def told(self) -> str:
-        """Say in words which keys the tracker knows. Raises Unreached."""
+        """Describe the keys of the registered devices in words. Raises Unreached."""
         keys = ", ".join(key if key.isprintable() else ascii(key) for key in self.known_keys()[:20])
         return f"the tracker at {self.place} knows {keys or 'no device'}"
 
     def odd(self) -> Unreached:
-        """Return what to raise where something else answers."""
+        """Build the error for a peer that does not speak the tracker protocol."""
         return Unreached(f"what answers at {self.place} is no RPC tracker")
 
     def unreached(self, why: object) -> Unreached:
-        """Return what to raise where it gives no answer."""
+        """Build the error for a tracker that does not answer."""
         return Unreached(f"no RPC tracker answers at {self.place}: {why}")
 
 
 class _Talk:
-    """A connection to a tracker, all of it within so many seconds."""
+    """A connection to a tracker with a total time limit."""
 
     def __init__(self, tracker: Tracker, seconds: float) -> None:
         """Connect. Raises Unreached."""
@@ -121,14 +121,14 @@ class _Talk:
             raise
 
     def ask(self, message: list[object]) -> Any:  # noqa: ANN401 - JSON
-        """Return what comes with a success. Raises Unreached, and TimeoutError."""
+        """Send a message and return the value of a success. Raises Unreached, and TimeoutError."""
         data = json.dumps(message).encode()
         try:
             self._socket.sendall(struct.pack("<i", len(data)) + data)
             (size,) = struct.unpack("<i", self._bytes(4, self._end))
             if not 0 < size <= _LARGEST:
                 raise self._tracker.odd()
-            code, found = json.loads(self._bytes(size, self._end))
+            code, value = json.loads(self._bytes(size, self._end))
         except TimeoutError:
             raise
         except OSError as error:
@@ -137,7 +137,7 @@ class _Talk:
             raise self._tracker.odd() from None
         if code != _SUCCESS:
             raise self._tracker.odd()
-        return found
+        return value
 
     def __enter__(self) -> Self:
         return self
@@ -148,25 +148,25 @@ class _Talk:
     def _read_magic(self, end: float) -> None:
         try:
             self._socket.sendall(_MAGIC)
-            said = self._bytes(len(_MAGIC), end)
+            reply = self._bytes(len(_MAGIC), end)
         except TimeoutError:
             within = f"nothing was said within {self._tracker.seconds:g} s"
             raise self._tracker.unreached(within) from None
         except OSError as error:
             raise self._tracker.unreached(error.strerror or error) from None
-        if said != _MAGIC:
+        if reply != _MAGIC:
             raise self._tracker.odd()
 
     def _bytes(self, count: int, end: float) -> bytes:
-        """Read so many bytes. Raises TimeoutError, and OSError if the connection ends before."""
-        found = b""
-        while len(found) < count:
+        """Read `count` bytes. Raises TimeoutError, and OSError if the connection ends before."""
+        data = b""
+        while len(data) < count:
             left = end - monotonic()
             if left <= 0:
                 raise TimeoutError
             self._socket.settimeout(left)
-            part = self._socket.recv(min(count - len(found), 1 << 16))
+            part = self._socket.recv(min(count - len(data), 1 << 16))
             if not part:
                 raise ConnectionResetError("the connection was closed")
-            found += part
-        return found
+            data += part
+        return data

@@ -1,4 +1,4 @@
-"""Trials as their parent sees them: built by a child process, where they wait to be timed."""
+"""Trials from the parent's view: built by a child process, where they wait to be timed."""
 
 import math
 from contextlib import suppress
@@ -15,17 +15,17 @@ from autopipe.processes.link import Link, TooLong, make_link_pair, wait_for_read
 from autopipe.processes.start import Forked, fork_process
 
 _LARGEST: Final = 1 << 20
-"""Bytes of a message a sane child never reaches."""
+"""Largest message in bytes; a working child sends much less."""
 
 _LONGEST: Final = 2000
-"""Characters of an error that are worth keeping."""
+"""Characters of an error that are kept."""
 
 
 class TrialChild:
-    """A child process that builds candidates one after the other, and times those it has built.
+    """A child process that builds candidates one by one, and times them.
 
-    To fork and to end one, and to copy the memory that a build touches first, takes a third as long
-    as to build a candidate, so it has several of them.
+    Forking and ending one, and copying the memory that a build touches first, takes a third as long
+    as building a candidate, so a child has several of them.
     """
 
     def __init__(self, process: Forked, link: Link, limits: Measure) -> None:
@@ -33,9 +33,9 @@ class TrialChild:
         self._trials: set[Trial] = set()
         self.limits = limits
         self.link = link
-        """Readable when the child has something to say, or is dead."""
+        """Readable when the child has sent an answer, or is dead."""
         self.count = 0
-        """How many candidates it was asked to build."""
+        """Number of candidates that it was sent."""
 
     @classmethod
     def start(cls, job: worker.Job) -> Self:
@@ -47,22 +47,22 @@ class TrialChild:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was ended: what it has built is lost."""
+        """Whether it has ended, and its built candidates are lost."""
         return self.link.closed
 
     def enter(self, trial: "Trial") -> None:
-        """Count a trial that this child builds."""
+        """Register a trial of this child."""
         self._trials.add(trial)
         self.count += 1
 
     def leave(self, trial: "Trial") -> None:
-        """End the child once no trial needs it any more."""
+        """Unregister a trial, and end the child after the last one."""
         self._trials.discard(trial)
         if not self._trials:
             self.end()
 
     def end(self) -> int:
-        """Kill it and what it started, once, and return its exit status."""
+        """Kill it and its children, once, and return its exit status."""
         if not self.link.closed:
             self.link.close()
             end_process(self._process)
@@ -70,49 +70,51 @@ class TrialChild:
 
 
 class Trial:
-    """One candidate in a child; `result` is set where it has failed or was given up."""
+    """One candidate in a child; `result` is set if it failed or was abandoned."""
 
     def __init__(self, place: int) -> None:
-        """Take the place of the candidate in the job of its child."""
+        """Set the index of the candidate in the job of its child."""
         self._place = place
         self._child: TrialChild | None = None
         self.deadline = math.inf
-        """When it has to be built, by the monotonic clock."""
+        """Deadline of its build, by the monotonic clock."""
         self.result: Measurement | None = None
 
     @property
     def child(self) -> TrialChild:
-        """The child that has it, once its build was begun."""
+        """The child of the trial, after `begin`."""
         assert self._child is not None  # noqa: S101 - `begin` comes before
         return self._child
 
     def begin(self, child: TrialChild) -> None:
-        """Have a child begin to build it."""
+        """Start its build in a child."""
         self._child = child
         child.enter(self)
         self.deadline = monotonic() + child.limits.build_timeout
-        with suppress(EOFError):  # its end is noticed where it is to answer
+        with suppress(EOFError):  # the end of the child is noticed when its answer is read
             child.link.send([self._place])
 
     def finish_build(self) -> None:
-        """Take what the child says about the build, at the deadline at the latest."""
+        """Receive the result of the build, at the deadline at the latest."""
         self.result = self._receive_measurement("building", max(0.0, self.deadline - monotonic()))
 
     def round(self, best: float = math.inf, repeat: int = 1) -> Measurement:
-        """Have a built candidate timed once more; one that failed stays so."""
+        """Time a built candidate again; return the error of a failed one."""
         if self.result is not None:
             return self.result
         with suppress(EOFError):  # likewise
             self.child.link.send([self._place, best, repeat])
         seconds = self.child.limits.run_timeout
-        found = self._receive_measurement("running", seconds) or Measurement(error="gave no time")
-        if found.error is not None:
-            self.result = found
-        return found
+        measurement = self._receive_measurement("running", seconds) or Measurement(
+            error="gave no time"
+        )
+        if measurement.error is not None:
+            self.result = measurement
+        return measurement
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was built by a child that another candidate has ended."""
+        """Whether another candidate has ended its child."""
         return self.result is None and self.child.has_ended
 
     @property
@@ -125,41 +127,43 @@ class Trial:
         )
 
     def close(self) -> None:
-        """Give it up; a child ends with the last of its trials."""
+        """Abandon it; a child ends with the last of its trials."""
         self.result = self.result or Measurement(error="given up")
         if self._child is not None:
             self._child.leave(self)
 
     def _receive_measurement(self, doing: str, seconds: float) -> Measurement | None:
-        """Return what the child has measured, if anything, or why it failed.
+        """Receive the child's measurement, if any, or the reason of its failure.
 
-        Unless the candidate has only raised something, its child ends.
+        The child ends unless the candidate merely raised an exception.
         """
         try:
             line = self.child.link.receive(seconds, _LARGEST)
-            found, failed = failure.decode_answer(line)
-            if failed is None:
-                return None if found is None else Measurement(tuple(found.pop("seconds")), **found)
+            fields, cause = failure.decode_answer(line)
+            if cause is None:
+                return (
+                    None if fields is None else Measurement(tuple(fields.pop("seconds")), **fields)
+                )
         except EOFError:
-            failed = failure.describe_ended(self.child.end())
+            cause = failure.describe_ended(self.child.end())
         except TimeoutError:
-            failed = failure.describe_hung(seconds)
+            cause = failure.describe_hung(seconds)
         except (TooLong, TypeError, LookupError, AttributeError):
-            failed = failure.describe_garbled()
-        if failed.how not in {How.RAISED, How.HUNGRY}:
+            cause = failure.describe_garbled()
+        if cause.how not in {How.RAISED, How.HUNGRY}:
             self.child.end()
-        return self._describe_failure(doing, failed)
+        return self._describe_failure(doing, cause)
 
-    def _describe_failure(self, doing: str, failed: Failure) -> Measurement:
+    def _describe_failure(self, doing: str, cause: Failure) -> Measurement:
         limits = self.child.limits
         seconds = {"building": limits.build_timeout, "running": limits.run_timeout}[doing]
-        match failed.how:
+        match cause.how:
             case How.CRASHED:
-                return Measurement(error=f"{doing} crashed: {failed.ending}")
+                return Measurement(error=f"{doing} crashed: {cause.ending}")
             case How.ENDED:
-                return Measurement(error=f"{doing} crashed: ended with {failed.ending}")
+                return Measurement(error=f"{doing} crashed: ended with {cause.ending}")
             case How.HUNG:
                 return Measurement(error=f"{doing} took longer than {seconds:g} s")
             case How.GARBLED:
                 return Measurement(error=f"{doing} garbled its answer")
-        return Measurement(error=f"{failed.kind}: {failed.text}"[-_LONGEST:])
+        return Measurement(error=f"{cause.kind}: {cause.text}"[-_LONGEST:])

@@ -1,7 +1,7 @@
-"""Whose turn it is to time something on this machine: times taken beside each other mean nothing.
+"""Serialize timing on this machine by a lock: simultaneous measurements are meaningless.
 
-Runs of one user take turns, whatever stores they have. The kernel ends the turn of a process that
-dies; one that is stopped disturbs nobody, and is passed.
+Runs of one user take turns, even with different stores. The kernel releases the lock of a process
+that dies; a stopped process disturbs no measurement, and is ignored.
 """
 
 import math
@@ -17,80 +17,82 @@ from autopipe.processes.lifeline import is_stopped
 from autopipe.store import files, locks
 
 _QUIET: Final = 1.0
-"""Seconds of waiting that are not worth a word."""
+"""Seconds of waiting without a warning."""
 
 _GLANCE: Final = 0.2
-"""Seconds between two looks at who has the turn."""
+"""Seconds between two attempts to take the lock."""
 
 _LONGEST: Final = 600.0
-"""Seconds after which whoever has the turn is passed; the trials of a batch never take as long."""
+"""Seconds after which the holder is ignored; the trials of a batch never take as long."""
 
 
 class TurnTimeout(Exception):  # noqa: N818 - says what happened
-    """The time of the run ended while another one was timing."""
+    """The time budget of the run ended while another one was timing."""
 
 
 class Turn:
-    """The turns of one run."""
+    """Takes turns for one run."""
 
     def __init__(
         self, warn: Callable[[str], None], waiting: Callable[[], None] | None = None
     ) -> None:
-        """Take who is told of a wait, once, and of whom the run does not wait for.
+        """Set the receiver of warnings about a wait, and about a holder that is ignored.
 
         `waiting` is called a few times a second during a wait.
         """
         self._warn = warn
         self._waiting = waiting
         self.left: Callable[[], float] = lambda: math.inf
-        """Returns the seconds that the run has left, those in which it waits among them."""
+        """Returns the remaining seconds of the run, including its waits."""
         self._path = _find_lock_path()
         self._told = False
         self._passed = ""
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Time alone while inside, as far as other runs can be kept from it.
+        """Hold the timing lock inside the block, as far as other runs respect it.
 
-        Raises TurnTimeout where the time of this run ends before.
+        Raises TurnTimeout where the time budget of this run ends before.
         """
-        with ExitStack() as held:
+        with ExitStack() as stack:
             if self._path is not None:
-                self._wait_for_lock(held, self._path)
+                self._wait_for_lock(stack, self._path)
             yield
 
-    def _wait_for_lock(self, held: ExitStack, path: Path) -> None:
-        begun = monotonic()
+    def _wait_for_lock(self, stack: ExitStack, path: Path) -> None:
+        start = monotonic()
         while True:
             try:
-                held.enter_context(locks.hold_exclusive_lock(path, locks.Patience(seconds=_GLANCE)))
-            except StoreError:  # somebody has it
-                if self._report_wait(path, monotonic() - begun):
+                stack.enter_context(
+                    locks.hold_exclusive_lock(path, locks.Patience(seconds=_GLANCE))
+                )
+            except StoreError:  # another run has it
+                if self._report_wait(path, monotonic() - start):
                     return
                 if self.left() <= 0:
                     raise TurnTimeout from None
-            except OSError:  # it can not be written: nobody else can take turns either
+            except OSError:  # it cannot be written: no other run can take turns either
                 return
             else:
                 return
 
-    def _report_wait(self, path: Path, waited: float) -> bool:
-        """Tell of a wait; return whether to wait no more."""
+    def _report_wait(self, path: Path, seconds: float) -> bool:
+        """Report a wait; return whether to stop waiting."""
         if self._waiting is not None:
             self._waiting()
-        who = locks.describe_holder(path)
-        if who == self._passed:
+        holder = locks.describe_holder(path)
+        if holder == self._passed:
             return True
-        if _is_holder_stopped(path) or waited >= _LONGEST:
-            self._passed = who
+        if _is_holder_stopped(path) or seconds >= _LONGEST:
+            self._passed = holder
             self._warn(
-                f"{who} has kept others from timing on this machine for {waited:.0f} s; times are"
-                " now taken beside it: end it if it hangs"
+                f"{holder} has kept others from timing on this machine for {seconds:.0f} s; times"
+                " are now taken beside it: end it if it hangs"
             )
             return True
-        if waited >= _QUIET and not self._told:
+        if seconds >= _QUIET and not self._told:
             self._told = True
-            self._warn(f"waiting for {who}, which is timing on this machine")
+            self._warn(f"waiting for {holder}, which is timing on this machine")
         return False
 
 
@@ -100,7 +102,7 @@ def _is_holder_stopped(path: Path) -> bool:
 
 
 def _find_lock_path() -> Path | None:
-    """Return what all runs of this user lock; None where there is no such place."""
-    stated = os.environ.get("XDG_RUNTIME_DIR")
-    own = Path(stated, "autopipe") if stated else Path(f"/tmp/autopipe-{os.geteuid()}")  # noqa: S108 -- whose it is, is looked at
-    return own / "timing" if files.make_own_directory(own) else None
+    """Return the lock file of all runs of this user; None where there is no private folder."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(base, "autopipe") if base else Path(f"/tmp/autopipe-{os.geteuid()}")  # noqa: S108 -- its owner is checked
+    return folder / "timing" if files.make_own_directory(folder) else None

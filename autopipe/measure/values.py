@@ -1,4 +1,4 @@
-"""Values that made-up inputs and weights have; the time of a kernel does not depend on them."""
+"""Values of synthetic inputs and weights; the time of a kernel does not depend on them."""
 
 from collections.abc import Sequence
 from math import prod
@@ -30,9 +30,9 @@ def fill_array(array: np.ndarray) -> None:
 
 
 def make_weight_arrays(ports: Sequence[Port], least: int = 0) -> list[np.ndarray]:
-    """Return such arrays one behind the other, as the weights of a package lie.
+    """Create such arrays in one arena, like the weights of a package.
 
-    They have large pages if they come to as much as one, or `least` does.
+    It has large pages if the arrays, or `least` bytes, fill at least one.
     """
     arena = Arena(max(least, sum(_count_bytes(*port) + ALIGNMENT for port in ports)))
     arrays = [arena.take(tuple(shape), np.dtype(dtype)) for shape, dtype in ports]

@@ -1,4 +1,4 @@
-"""What a child does: build candidates, wait for the turn of each, time it, end."""
+"""The work of a child: build candidates, wait for requests to time them, end."""
 
 import gc
 import json
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a child has to do."""
+    """The candidates of a child, with its target and limits."""
 
     candidates: Sequence[Candidate]
-    """What it may be asked to build and time, by place."""
+    """The candidates that requests name by index."""
     target: "tvm.target.Target"
     cores: int
     """Threads the kernel runs on."""
     limits: Measure
     caches: "ModelCaches | None" = None
-    """What brings caches into the state that a model leaves; null to time in a loop."""
+    """Brings caches into the state of a model; None to time in a loop."""
 
     def prepare(self, place: int) -> "Callable[[Sequence[object]], Callable[..., None]] | None":
-        """Return what is done before each call of a candidate with certain arguments.
+        """Return the function that prepares the caches for calls of a candidate.
 
-        Null for nothing.
+        None for no preparation.
         """
         surroundings = self._find_surroundings(place)
         if surroundings is None or self.caches is None:
@@ -46,46 +46,46 @@ class Job:
         return partial(self.caches.before, surroundings=surroundings)
 
     def weights(self, place: int) -> tuple[int, ...]:
-        """Return the arguments of a kernel that lie in memory as weights do, by position."""
+        """Return the positions of a kernel's arguments that lie in the memory of weights."""
         surroundings = self._find_surroundings(place)
         return surroundings.weights if surroundings else ()
 
     def _find_surroundings(self, place: int) -> Surroundings | None:
-        """Return how a model calls a candidate; null where it is timed in a loop of its own."""
+        """Return the surroundings of a candidate in its model; None to time it in a loop."""
         candidate = self.candidates[place]
         return candidate.surroundings if isinstance(candidate, Repeatable) else None
 
 
 def serve_job(job: Job, link: Link) -> None:
-    """Build and time candidates as the parent asks, until it closes the link.
+    """Build and time candidates on the parent's request, until it closes the link.
 
-    Called in a fresh fork. `[place]` asks to build a candidate: the answer is null once it is
-    built. `[place, best, repeat]` asks for a measurement of a built one, with the time that it has
-    to beat. A candidate that raises is answered by how it has failed, and others may follow.
+    Called in a fresh fork. `[place]` requests a build: the answer is null once it is done.
+    `[place, best, repeat]` requests a measurement of a built candidate, with the time to beat. A
+    candidate that raises is answered by its failure, and others may follow.
     """
-    gc.disable()  # it would look through all that TVM is, and copy those pages
+    gc.disable()  # it would traverse all objects of TVM, and copy their pages
     try:
         _close_other_files(link)
         first_to_go()
-        # Imported here so that whoever only holds a measurement does not load TVM.
+        # Imported here so that users of a measurement alone do not load TVM.
         from autopipe.compiler.library.kernel_threads import shorten_spin
         from autopipe.measure import device, timing
 
         timing.use_threads(job.cores)
         shorten_spin()
         place = device.prepare_device(job.target)
-        if not device.is_off_host(place):  # CUDA reserves addresses for all memory there is
+        if not device.is_off_host(place):  # CUDA reserves addresses for all memory
             limit_address_space(job.limits.memory << 20)
-        built = _BuiltKernels(job, place)
+        kernels = _BuiltKernels(job, place)
         while True:
-            link.write(_answer_request(built, json.loads(link.receive())))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it costs these trials only
-        with suppress(EOFError):  # nobody may listen any more
+            link.write(_answer_request(kernels, json.loads(link.receive())))
+    except BaseException as error:  # noqa: BLE001 - any error costs these trials only
+        with suppress(EOFError):  # the parent may have closed the link
             link.write(failure.encode_failure(failure.describe_raised(error)))
 
 
 class _BuiltKernels:
-    """Answers what the parent asks for, with the kernels that were built."""
+    """Builds and times kernels on the parent's requests."""
 
     def __init__(self, job: Job, device: "tvm.runtime.Device") -> None:
         self._job = job
@@ -99,7 +99,7 @@ class _BuiltKernels:
         self._kernels[place] = build_kernel(self._job.candidates[place](), self._job.target)
 
     def time(self, place: int, best: float, repeat: int) -> dict[str, object]:
-        """Time a candidate that was built."""
+        """Time a built candidate."""
         from autopipe.measure.timing import time_kernel
 
         job, kernel = self._job, self._kernels[place]
@@ -109,22 +109,22 @@ class _BuiltKernels:
         )
 
 
-def _answer_request(built: _BuiltKernels, request: Sequence[Any]) -> bytes:
-    """Return the answer to a request as a line, or how the candidate has failed."""
+def _answer_request(kernels: _BuiltKernels, request: Sequence[Any]) -> bytes:
+    """Answer a request as a line; failures of the candidate are part of the answer."""
     try:
         if len(request) > 1:
-            return failure.encode_answer(built.time(*request))
-        built.build(*request)
+            return failure.encode_answer(kernels.time(*request))
+        kernels.build(*request)
         return failure.encode_answer(None)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this trial only
+    except BaseException as error:  # noqa: BLE001 - any error costs this trial only
         return failure.encode_failure(failure.describe_raised(error))
 
 
 def _close_other_files(link: Link) -> None:
-    """Keep the child from reaching or flooding anybody else."""
+    """Close all inherited files, so that the child cannot write to them."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(null, stream)
-    own = link.fileno()
-    os.closerange(3, own)
-    os.closerange(own + 1, 1 << 16)
+    link_file = link.fileno()
+    os.closerange(3, link_file)
+    os.closerange(link_file + 1, 1 << 16)
