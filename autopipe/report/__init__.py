@@ -1,1 +1,1 @@
-"""What happens during a run, told to people and programs. Nothing else prints during a run."""
+"""Report the events of a run to people and programs. Nothing else prints during a run."""

@@ -1,4 +1,4 @@
-"""The table of several builds: what became of each."""
+"""The table of several builds with their results."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _GAP = "  "
 
 
 def list_builds(event: BuildsFinished) -> Iterator[str]:
-    """Yield the lines of the table; a column that has nothing to say is left out."""
+    """Yield the lines of the table; empty columns are omitted."""
     rows = [_HEADER, *map(_list_cells, event.builds)]
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]

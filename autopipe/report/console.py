@@ -1,4 +1,4 @@
-"""A terminal: a line for each stage that is over, and one live line for the one that runs."""
+"""The reporter of a terminal: a line per finished stage, and a live line for the running one."""
 
 import shutil
 import textwrap
@@ -45,7 +45,7 @@ _COLORS = {
 
 
 class Console:
-    """Lines that stay, and below them one that is drawn again and again."""
+    """Prints permanent lines, and below them a live line that is redrawn."""
 
     def __init__(self, out: Output, *, color: bool) -> None:
         self._out = out
@@ -63,7 +63,7 @@ class Console:
                 if self._live is not None:
                     self._live.tell(event)
             case Measured():
-                pass  # the line of the stage's end says it
+                pass  # the final line of the stage has it
             case (
                 Warn() | StageResumed() | PassTimes() | TuningHeadroom() | Logged()
             ):  # the stage goes on below it
@@ -79,7 +79,7 @@ class Console:
                 self._out.write("".join(f"{wrap_line(line, columns)}\n" for line in summary))
 
     def close(self) -> None:
-        """Leave a stage that was cut off as it was last seen, and the cursor below it."""
+        """Leave the live line of an interrupted stage, and the cursor below it."""
         if self._live is not None:
             self._live.leave()
 
@@ -104,7 +104,7 @@ class Console:
 
 
 def wrap_line(text: str, columns: int) -> str:
-    """Break a line between words where the terminal would break it within one."""
+    """Wrap a line between words to the width of a terminal."""
     if len(text) <= columns or columns <= 2 * len(_INDENT):
         return text
     return "\n".join(

@@ -1,4 +1,4 @@
-"""The report of a run: one JSON document that the other forms are made from."""
+"""The report of a run: the JSON document from which the other forms are generated."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -26,18 +26,18 @@ _LARGEST: Final = 64 << 20
 
 
 class StageReport(Frozen, frozen=True):
-    """What became of a stage."""
+    """The result of a stage."""
 
     stage: str
     state: State
-    """`cached` is taken from the store; `skipped` has measured this build before; what comes after
-    a stage that failed is `not_run`."""
+    """`cached` is taken from the store; `skipped` has measured this build before; stages after a
+    failed one are `not_run`."""
     seconds: float | None = None
-    """How long it ran; null if it did not, or not to its end."""
+    """Its duration; null if it did not finish."""
     digest: str | None = None
-    """Of its artifact."""
+    """Digest of its artifact."""
     summary: str | None = None
-    """One line for people, or why it was skipped."""
+    """A summary in one line, or the reason why it was skipped."""
     error: str | None = None
 
 
@@ -49,47 +49,47 @@ class Notice(Frozen, frozen=True):
 
 
 class TaskReport(Frozen, frozen=True):
-    """A task, and how it was scheduled."""
+    """A task and its schedule."""
 
     name: str
     workload: str
     calls: Count
-    """How often a run of the model calls it."""
+    """Number of calls in a run of the model."""
     engine: str
     implementation: str
     seconds: Amount | None
-    """Of one call, measured by tuning; null for a fallback that was not."""
+    """Of one call, measured by tuning; null for an unmeasured fallback."""
     reason: str
-    """Why this schedule."""
+    """The reason for this schedule."""
     share: Amount | None = None
     """Of the time of all tasks: measured before the search, otherwise estimated."""
     in_model: Amount | None = None
     """Seconds of one call inside the whole model, measured by tuning; null where that did not
     run."""
     dropped: str | None = None
-    """Why it was not tuned; null for a task that was kept."""
+    """The reason why it was not tuned; null for a kept task."""
     trials: Count = 0
     """Trials of tuning."""
     failed: Count = 0
     """Of these, trials without a time."""
     flops: Amount = 0.0
-    """Floating-point operations of one call; 0 where they are not known."""
+    """Floating-point operations of one call; 0 if unknown."""
     bytes: Count = 0
-    """Bytes of all arguments of one call; 0 where they are not known."""
+    """Bytes of all arguments of one call; 0 if unknown."""
     result_bytes: Count = 0
-    """Bytes of the results of one call; 0 where they are not known."""
+    """Bytes of the results of one call; 0 if unknown."""
     nodes: tuple[str, ...] = ()
-    """Nodes of the model that its kernels compute; none where they are not known."""
+    """Nodes of the model that its kernels compute; empty if unknown."""
     ops: tuple[str, ...] = ()
     """Names of its operators."""
     computes: tuple[str, ...] = ()
     """Its operators with tensors and attributes, a line each."""
     schedule: tuple[str, ...] = ()
-    """Template and knobs, or steps of the trace, a line each; none where no record is kept."""
+    """Template and knobs, or steps of the trace, a line each; empty without a record."""
     problems: tuple[str, ...] = ()
-    """Schedules that were rejected, candidates that crashed, and why no check was possible."""
+    """Rejected schedules, crashed candidates, and the reason why no check was possible."""
     tir: str | None = None
-    """Its scheduled TIR as TVMScript; null where nobody asked for it."""
+    """Its scheduled TIR as TVMScript; null unless requested."""
 
 
 class GraphCall(Frozen, frozen=True):
@@ -98,24 +98,24 @@ class GraphCall(Frozen, frozen=True):
     kernel: str
     """Symbol of the kernel in its library."""
     task: int | None
-    """Position among the tasks; null where it is not known."""
+    """Position among the tasks; null if unknown."""
     nodes: tuple[str, ...]
     """Nodes of the model that this call computes."""
     added: bool = False
-    """Whether the compiler added it for these nodes, as where a layout changes."""
+    """Whether the compiler added it for these nodes, such as for a change of layout."""
     reads: tuple[int, ...] = ()
-    """Positions of earlier calls whose results it reads."""
+    """Positions of earlier calls of which it reads the results."""
 
 
 class KernelGraph(Frozen, frozen=True):
-    """A function of the graph as it was compiled."""
+    """A compiled function of the graph."""
 
     library: str
     """The file that holds its kernels."""
     function: str
     """`main`, or a body of a loop or of a branch."""
     calls: tuple[GraphCall, ...]
-    """In the order of the function."""
+    """The calls in the order of the function."""
 
     @model_validator(mode="after")
     def _reads_earlier_calls(self) -> Self:
@@ -126,7 +126,7 @@ class KernelGraph(Frozen, frozen=True):
 
 
 class TuningCurve(Frozen, frozen=True):
-    """How the tuned kernels became faster by the schedules of one engine, or of all."""
+    """The best time of all tuned kernels over the tuning time, for one engine or all."""
 
     engine: str
     """Name of the engine; `all` for all of several."""
@@ -135,80 +135,80 @@ class TuningCurve(Frozen, frozen=True):
     """Of these, trials without a time."""
     points: Annotated[tuple[tuple[Amount, Amount], ...], Field(min_length=1)]
     """Seconds since tuning began, and seconds of all tuned kernels with the best schedules so far;
-    each where that became less."""
+    one point per improvement."""
 
 
 class TuningCourse(Frozen, frozen=True):
-    """How tuning came to its times, from the trials of its session in this store."""
+    """The course of tuning, from the trials of its session in this store."""
 
     ended: str
-    """Why it ended."""
+    """The reason of its end."""
     seconds: Amount
-    """How long it took."""
+    """Its duration."""
     curves: Annotated[tuple[TuningCurve, ...], Field(min_length=1)]
-    """That of all engines first, where there are several."""
+    """The curves, that of all engines first if there are several."""
 
 
 class TaskDifference(Frozen, frozen=True):
-    """A task whose schedule or time is another one than in the last build."""
+    """A task with a different schedule or time than in the last build."""
 
     name: str
     old: str | None
-    """Engine and implementation; null for a task that is new."""
+    """Engine and implementation before; null for a new task."""
     new: str | None
-    """The same now; null for a task that is gone."""
+    """The same now; null for a removed task."""
     old_seconds: Amount | None
-    """Of one call, measured by tuning; null where it was not."""
+    """Of one call, measured by tuning; null if unmeasured."""
     new_seconds: Amount | None
 
 
 class SinceLastBuild(Frozen, frozen=True):
-    """What changed since the last build of the same pipeline file in this store."""
+    """The changes since the last build of the same pipeline file in this store."""
 
     fields: tuple[str, ...] = ()
-    """Fields of the pipeline file, and of `--set`, that are other now, a sentence each."""
+    """Changed fields of the pipeline file and of `--set`, a sentence each."""
     stages: dict[str, tuple[str, ...]]
-    """What else stages depend on and is other now, a sentence each, by stage."""
+    """Other changed inputs and parameters of stages, a sentence each, by stage."""
     tasks: tuple[TaskDifference, ...]
 
 
 class KernelTime(Frozen, frozen=True):
-    """What a kernel takes in the built model."""
+    """The time of a kernel in the compiled model."""
 
     name: str
     """Its symbol."""
     task: int | None
-    """Position among the tasks; null where it is not known."""
+    """Position among the tasks; null if unknown."""
     calls: Count
-    """In one run."""
+    """Number of calls in one run."""
     seconds: Amount
-    """Of all calls in one run."""
+    """Seconds of all calls in one run."""
     bound: Amount
-    """What they would take at the machine's peaks of operations or of bytes, the longer one."""
+    """The longer of their times at the machine's peak operations and at its peak bandwidth."""
 
 
 class ProfileReport(Frozen, frozen=True):
-    """Where the time of the built model goes."""
+    """The times of the compiled model's kernels."""
 
     library: str
     threads: int
     runs: int
     whole: Amount
-    """Seconds of a run that nothing watches."""
+    """Seconds of a run without instrument."""
     sum: Amount
     """Seconds of all kernels in one run."""
     gflops: Amount
-    """Operations of a product of float32 matrices, in billions a second."""
+    """Measured peak of a float32 matmul, in billions of operations a second."""
     gbps: Amount
-    """Bytes that a copy reads and writes, in billions a second."""
+    """Measured bandwidth of a copy, reads and writes, in billions of bytes a second."""
     kernels: tuple[KernelTime, ...]
-    """In the order of their first calls."""
+    """The kernels in the order of their first calls."""
     disturbed: str | None = None
-    """What took the processor meanwhile, if anything did."""
+    """Other programs that used the processor meanwhile, if any."""
 
 
 class PackageReport(Frozen, frozen=True):
-    """The file that was made."""
+    """The package file."""
 
     path: str
     size: int
@@ -217,35 +217,35 @@ class PackageReport(Frozen, frozen=True):
 
 
 class RunReport(Frozen, frozen=True):
-    """A run, version 1. What the run did not get to is null or empty."""
+    """A run, version 1. Parts that the run did not reach are null or empty."""
 
     version: Literal[1] = 1
     """Version of this grammar."""
     origin: Origin = "run"
-    """What it was made from; a file of a build tells less than its run."""
+    """Its source; a file of a build has fewer facts than its run."""
     pipeline: str | None
-    """Name of the pipeline; null if its file can not be read."""
+    """Name of the pipeline; null if its file cannot be read."""
     configuration: dict[str, Any] | None
     """The sections of the pipeline file that decide the build, with defaults and overrides."""
     exit_code: int
     outcome: Outcome
     error: str | None
-    """What ended the run."""
+    """The error that ended the run."""
     seconds: float
     stages: tuple[StageReport, ...]
     warnings: tuple[Notice, ...]
     tasks: tuple[TaskReport, ...]
-    """In the order of the model."""
+    """The tasks in the order of the model."""
     graphs: tuple[KernelGraph, ...] = ()
-    """The model as it was compiled, by kernel; none where nothing was built."""
+    """The compiled model by kernel; empty without a build."""
     headroom: tuple[TaskHeadroom, ...] = ()
-    """What tuning left to gain in each task; none where nothing was tuned."""
+    """The headroom of each task above its bound; empty without tuning."""
     tuning: TuningCourse | None = None
-    """The course of tuning; null where nothing was tuned, or another store has its trials."""
+    """The course of tuning; null without tuning, or where another store has its trials."""
     since: SinceLastBuild | None = None
-    """What changed since the last build; null where this is the first one."""
+    """The changes since the last build; null for the first one."""
     profile: ProfileReport | None = None
-    """Times of kernels in the built model; null where nobody asked for them."""
+    """Times of kernels in the compiled model; null unless requested."""
     searched_share: float | None = None
     """Share of the kept tasks' time in tasks where an engine searched, in this store."""
     measured_share: float | None = None
@@ -253,31 +253,31 @@ class RunReport(Frozen, frozen=True):
     steady_share: float | None = None
     """Share of that time in tasks whose measurements agree with each other."""
     claimed: int | None = None
-    """Tasks built with what a lock or a remote says, whose times were not measured here."""
+    """Tasks with a schedule of a lock or a remote whose time was not measured here."""
     verification: Verification | None
-    """What the comparison with a reference showed."""
+    """The result of the comparison with a reference."""
     verified: str | None = None
-    """The same in a line, where a file of a build says no more."""
+    """The same in one line, for a file of a build."""
     benchmark: BenchmarkReport | None
-    """What this very run measured; null where it did not: times are never taken from the store."""
+    """The benchmark of this run; null without one: times are never taken from the store."""
     gates: tuple[CheckedGate, ...]
-    """What became of each gate that was checked."""
+    """The outcome of each checked gate."""
     package: PackageReport | None
     versions: dict[str, str | None]
-    """What built it."""
+    """Versions of the packages that built it."""
     sources: dict[str, str] = {}
-    """Digests of the files that it is made from, such as `import.model`, as a lock has them."""
+    """Digests of its source files, such as `import.model`, as in a lock."""
     machine: dict[str, Any] | None
-    """The machine, as far as it decides how fast code runs; no name, no user, no path."""
+    """The properties of the machine that determine the speed of code; no name, user or path."""
     target: dict[str, Any] | None = None
-    """What the build is compiled for; null where nothing was built."""
+    """The target of the build; null without a build."""
     inputs: tuple[Port, ...] = ()
     """Inputs of the build, in call order."""
     outputs: tuple[Port, ...] = ()
     """Outputs of the build, in order."""
 
     def text(self) -> str:
-        """Write it as JSON."""
+        """Format it as JSON."""
         return pretty(self.model_dump(mode="json"))
 
     def _repr_html_(self) -> str:
@@ -288,7 +288,7 @@ class RunReport(Frozen, frozen=True):
         return write_build(BuildView(self))
 
     def times(self) -> Baseline:
-        """Return what this run measured, as later ones are compared with it. Raises ConfigError."""
+        """Return the times of this run as a baseline for later ones. Raises ConfigError."""
         if self.benchmark is None or self.pipeline is None:
             how = "`autopipe run FILE --force benchmark --report PATH.json` makes one that has"
             raise ConfigError(f"the report has no times, for its run measured none; {how}")
@@ -308,11 +308,11 @@ class BuildsReport(Frozen, frozen=True):
     exit_code: int
     """The largest of the builds' exit codes."""
     builds: tuple[RunReport, ...]
-    """Those that were run, in order."""
+    """The builds of the run, in order."""
 
 
 def as_json(*reports: RunReport) -> str:
-    """Write the report of a run, or those of several builds, as JSON."""
+    """Format the report of a run, or those of several builds, as JSON."""
     if len(reports) == 1:
         return reports[0].text()
     code = max((report.exit_code for report in reports), default=0)
@@ -324,8 +324,8 @@ def read_report(path: Path) -> RunReport:
     reports = load_builds(path)
     if isinstance(reports, RunReport):
         return reports
-    one = "`autopipe run FILE --build NAME --report PATH.json` writes that of one"
-    raise ConfigError(f"{format_value(path, 4096)}: the report of several builds; {one}")
+    hint = "`autopipe run FILE --build NAME --report PATH.json` writes that of one"
+    raise ConfigError(f"{format_value(path, 4096)}: the report of several builds; {hint}")
 
 
 def load_builds(path: Path) -> RunReport | BuildsReport:

@@ -1,21 +1,21 @@
-"""Text from model files and YAML, made safe for a terminal, and for a log that a CI reads."""
+"""Escape text from model files and YAML for terminals, and for logs that a CI parses."""
 
 import re
 
 LIMIT = 200
 
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)")
-"""What GitHub takes for a command: `::` where a line begins, and `##[` anywhere in it."""
+"""Workflow commands of GitHub: `::` at the start of a line, and `##[` anywhere in it."""
 
 
 def escape_text(text: str, limit: int = LIMIT) -> str:
-    r"""Return `text` on one line, without control, format or bidi characters, at most `limit` long.
+    r"""Escape `text` to one line without control, format or bidi characters, at most `limit` long.
 
-    What can not be printed is written as in Python source (`\x1b`); of a long text, head and tail
-    stay.
+    Unprintable characters are written as in Python source (`\x1b`); a long text keeps its head and
+    tail.
     """
     long = len(text) > limit
-    half = limit // 2  # a megabyte is cut before it is looked at
+    half = limit // 2  # a megabyte is cut before it is escaped
     parts = [
         _escape_unprintable(part) for part in ((text[:half], text[-half:]) if long else (text,))
     ]
@@ -32,12 +32,12 @@ def escape_lines(text: str, limit: int = LIMIT) -> str:
 
 
 def escape_output_line(text: str, limit: int) -> str:
-    """Return `text` as a line of output: escaped, and nothing that a CI obeys."""
+    """Escape `text` as a line of output, including the commands of a CI."""
     return _COMMAND.sub(_escape_ci_command, escape_text(text, limit))
 
 
 def escape_json(text: str) -> str:
-    """Return JSON that says the same, and in which a CI finds no command."""
+    """Escape the commands of a CI in JSON without changing its value."""
     return text.replace("##[", r"#\u0023[")
 
 

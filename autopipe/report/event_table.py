@@ -1,4 +1,4 @@
-"""The table that an event has beside its line."""
+"""The table below the line of an event."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from autopipe.report.pass_times import list_pass_times
 
 
 def list_event_lines(event: Event) -> Iterable[str]:
-    """Return the lines of the table, none for most events."""
+    """List the lines of an event's table; most events have none."""
     if isinstance(event, BuildsFinished):
         return list_builds(event)
     if isinstance(event, TuningHeadroom):

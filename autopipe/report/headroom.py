@@ -1,4 +1,4 @@
-"""The table of what tuning left on the table, for the terminal, Markdown and HTML."""
+"""The table of the headroom that tuning left, for the terminal, Markdown and HTML."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -11,7 +11,7 @@ COLUMNS: Final = ("task", ">share", ">untuned", ">tuned", ">bound", ">left", ">t
 """Names of the columns; a `>` aligns one to the right."""
 
 SHOWN: Final = 8
-"""Tasks that have a row of their own in a terminal."""
+"""Largest number of tasks with a row in a terminal."""
 
 _NAME: Final = 12
 """Characters of a task's name there."""
@@ -21,12 +21,12 @@ _ENDED: Final = 20
 
 
 def order_headroom(tasks: Sequence[TaskHeadroom]) -> list[TaskHeadroom]:
-    """Return the tasks, those with the most left first."""
+    """Sort tasks by headroom, largest first."""
     return sorted(tasks, key=lambda task: (-task.left, task.name))
 
 
 def write_cells(task: TaskHeadroom) -> tuple[str, ...]:
-    """Return the cells of all columns but the name and the end."""
+    """Format the cells of all columns except the name and the reason of the end."""
     untuned = "-" if task.untuned is None else format_seconds(task.untuned)
     bound = format_seconds(task.bound) if task.bound else "-"
     shares = (f"{task.share:.1%}", f"{task.left:.1%}")
@@ -34,13 +34,13 @@ def write_cells(task: TaskHeadroom) -> tuple[str, ...]:
 
 
 def list_headroom(tasks: Sequence[TaskHeadroom]) -> Iterator[str]:
-    """Yield the lines of the table: the tasks with the most left, and the sum of all others."""
-    ordered = order_headroom(tasks)
+    """Yield the lines of the table: the tasks with the most headroom, and the sum of all others."""
+    sorted_tasks = order_headroom(tasks)
     yield _format_line(*(name.removeprefix(">") for name in COLUMNS))
-    for task in ordered[:SHOWN]:
+    for task in sorted_tasks[:SHOWN]:
         name = escape_text(task.name[-_NAME:], _NAME)  # names differ at their ends
         yield _format_line(name, *write_cells(task), escape_text(task.ended, _ENDED))
-    if rest := ordered[SHOWN:]:
+    if rest := sorted_tasks[SHOWN:]:
         share, left = sum(task.share for task in rest), sum(task.left for task in rest)
         trials = sum(task.trials for task in rest)
         name = f"{len(rest)} others"

@@ -1,4 +1,4 @@
-"""A stream of events for programs."""
+"""Write events as JSON lines for programs."""
 
 from autopipe.pipeline.events import Event
 from autopipe.report.escape import escape_json

@@ -1,4 +1,4 @@
-"""A run as JUnit XML, which every CI shows: stages, verified cases and gates as test cases."""
+"""Format a run as JUnit XML: stages, verified cases and gates as test cases."""
 
 import re
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from autopipe.artifacts.verification import CaseOutcome, CheckedCase
 from autopipe.report.document import RunReport, StageReport
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What no XML 1.0 document may hold, not even escaped."""
+"""Characters that XML 1.0 forbids, even escaped."""
 
 _NO: Final = 1
-"""Exit code of a check that said no."""
+"""Exit code of a failed check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class _TestCase:
     name: str
     result: Literal["passed", "failure", "error", "skipped"] = "passed"
     message: str = ""
-    """Why it did not pass, or what there is to say."""
+    """The reason of a failure, or other output."""
     seconds: float | None = None
-    """Null where only the whole suite was timed."""
+    """Its duration; None where only the whole suite was timed."""
 
 
 def format_junit(*reports: RunReport) -> str:
-    """Write the reports of all builds as XML: well-formed whatever they tell of."""
+    """Format the reports of all builds as XML, well-formed for any text in them."""
     names = ", ".join(report.pipeline or "pipeline" for report in reports)
     seconds = sum(report.seconds for report in reports)
     root = Element("testsuites", name=_remove_forbidden(names), time=f"{seconds:.3f}")
@@ -71,8 +71,8 @@ def _build_stage_case(stage: StageReport, exit_code: int) -> _TestCase:
         return _TestCase(stage.stage, _classify_fault(exit_code), error, stage.seconds or 0.0)
     if stage.state in {"skipped", "not_run"}:
         return _TestCase(stage.stage, "skipped", stage.summary or "not run")
-    said = stage.summary or stage.state
-    return _TestCase(stage.stage, message=said, seconds=stage.seconds or 0.0)
+    message = stage.summary or stage.state
+    return _TestCase(stage.stage, message=message, seconds=stage.seconds or 0.0)
 
 
 def _classify_fault(exit_code: int) -> Literal["failure", "error"]:
@@ -80,11 +80,11 @@ def _classify_fault(exit_code: int) -> Literal["failure", "error"]:
 
 
 def _list_verified_cases(report: RunReport, *, timed: bool) -> list[_TestCase]:
-    """Return the verified cases, with times if this very run took them."""
-    found = (
+    """List the verified cases, with times if this run measured them."""
+    cases = (
         [] if report.verification is None else map(_build_verified_case, report.verification.cases)
     )
-    return [case if timed else replace(case, seconds=None) for case in found]
+    return [case if timed else replace(case, seconds=None) for case in cases]
 
 
 def _build_verified_case(case: CheckedCase) -> _TestCase:
@@ -146,5 +146,5 @@ def _set_counts(element: Element, cases: Iterable[_TestCase]) -> None:
 
 
 def _remove_forbidden(text: str) -> str:
-    """Leave out what XML can not hold; the writer escapes the rest."""
+    """Remove characters that XML forbids; the writer escapes the rest."""
     return _FORBIDDEN.sub("", text)

@@ -1,4 +1,4 @@
-"""The line of the stage that runs, drawn again by rich at the bottom of a terminal."""
+"""The live line of the running stage, which rich redraws at the bottom of a terminal."""
 
 import time
 from typing import IO, cast
@@ -13,15 +13,15 @@ from autopipe.report.units import format_seconds
 from autopipe.report.wording import format_progress, format_row
 
 TICK = 0.5
-"""Seconds between two looks at the clock."""
+"""Seconds between two refreshes."""
 
 
 _ROOM = 2
-"""Columns left free for the `^C` that a terminal shows: wrapped, it would have the line twice."""
+"""Columns left free for the `^C` of a terminal: wrapped, the line would appear twice."""
 
 
 class LiveLine:
-    """What runs, for how long, and how far it has come; never wider than the terminal."""
+    """The running stage, its elapsed time and its progress; never wider than the terminal."""
 
     def __init__(self, out: Output, stage: str) -> None:
         self._stage = stage
@@ -37,35 +37,35 @@ class LiveLine:
         )  # fmt: skip
 
     def draw(self) -> None:
-        """Draw it below what has been written, and again with every tick of the clock."""
+        """Draw it below the written lines, and refresh it with every tick."""
         self._live.start(refresh=True)
 
     def tell(self, event: Progress | TuningProgress) -> None:
-        """Say how far the stage has come; the time left goes down until the next event."""
+        """Update the progress of the stage; the remaining time counts down until the next event."""
         self._event, self._told = event, time.monotonic()
         self._live.refresh()
 
     def erase(self) -> None:
-        """Take it away; the next line is written where it was."""
+        """Erase it; the next line is written in its place."""
         self._live.stop()
 
     def leave(self) -> None:
-        """Leave it as it is, and the cursor on a line of its own."""
+        """Keep it, and move the cursor to the next line."""
         self._live.transient = False
         self._live.stop()
 
     def _line(self) -> Text:
-        """Return the line; a Text is no markup, whatever brackets a name has."""
+        """Format the line; a Text has no markup, even with brackets in a name."""
         now = time.monotonic()
-        elapsed = format_seconds(round(now - self._started))
+        duration = format_seconds(round(now - self._started))
         detail = "" if self._event is None else format_progress(self._event, now - self._told)
-        line = Text(format_row(self._stage, f"{elapsed:>7}", detail))
+        line = Text(format_row(self._stage, f"{duration:>7}", detail))
         line.truncate(max(0, self._terminal.width - _ROOM), overflow="crop")
         return line
 
 
 class _Terminal(Console):
     def show_cursor(self, show: bool = True) -> bool:  # noqa: FBT001, FBT002 -- as in rich
-        """Leave the cursor as it is: a process that is killed could not bring it back."""
+        """Keep the cursor visible: a killed process could not restore it."""
         del show
         return False

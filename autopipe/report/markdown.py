@@ -1,7 +1,7 @@
-"""A run as Markdown, for the summary of a CI job or a pull request.
+"""Format a run as Markdown, for the summary of a CI job or a pull request.
 
-All text that comes from models, files and tools stands in code spans and code blocks: in there, no
-HTML, no link, no mention and no table is made of it.
+All text from models, files and tools stands in code spans and code blocks: there it cannot become
+HTML, a link, a mention or a table.
 """
 
 import re
@@ -18,14 +18,14 @@ from autopipe.report.units import format_plural, format_seconds
 from autopipe.tasks.shares import format_percent_floored
 
 _SLOWEST: Final = 5
-"""Tasks that are shown."""
+"""Number of tasks in the table."""
 _WARNINGS: Final = 20
 _LONG: Final = 300
 """Characters of a message."""
 
 
 def format_markdown(*reports: RunReport) -> str:
-    """Write the reports of all builds as GitHub-flavored Markdown."""
+    """Format the reports of all builds as GitHub-flavored Markdown."""
     sections = (
         _list_head_lines,
         _list_stage_lines,
@@ -60,7 +60,7 @@ def _list_build_lines(reports: Sequence[RunReport]) -> Iterator[str]:
 
 
 def _format_ratio(benchmark: BenchmarkReport | None) -> tuple[str, str]:
-    """Return the ratio to the reference runtime that counts, and its name."""
+    """Format the ratio to the decisive reference runtime, and its name."""
     rival = None if benchmark is None else benchmark.counted_rival
     if benchmark is None or rival is None:
         return "", ""
@@ -68,7 +68,7 @@ def _format_ratio(benchmark: BenchmarkReport | None) -> tuple[str, str]:
 
 
 def format_code(text: str, limit: int = _LONG) -> str:
-    """Return a code span that holds any text, on one line, also in a cell of a table."""
+    """Format any text as a code span on one line, also valid in a table cell."""
     inner = escape_text(text, limit).replace("|", "\u2502") or " "  # a bar would end the cell
     fence = "`" * (_find_longest_run(inner) + 1)
     pad = " " if inner[0] in "` " or inner[-1] in "` " else ""
@@ -76,14 +76,14 @@ def format_code(text: str, limit: int = _LONG) -> str:
 
 
 def format_code_block(text: str) -> Iterator[str]:
-    """Yield a code block that holds any text."""
+    """Yield the lines of a code block with any text."""
     inner = escape_lines(text, 10 * _LONG)
     fence = "`" * max(3, _find_longest_run(inner) + 1)
     yield from (fence, *inner.split("\n"), fence)
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield a table; a column whose name starts with `>` is aligned to the right."""
+    """Yield the lines of a table; a column with a name that starts with `>` is right-aligned."""
     names = [name.removeprefix(">") for name in header]
     rules = ["--:" if name.startswith(">") else "---" for name in header]
     for row in (names, rules, *rows):
@@ -138,11 +138,11 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from format_table(header, rows)
     if benchmark.best:
-        found = benchmark.comparisons[benchmark.best]
+        comparison = benchmark.comparisons[benchmark.best]
         yield ""
         yield (
-            f"Against the best rival, {format_code(benchmark.best)}: {found.ratio:.2f}, "
-            f"{found.verdict}."
+            f"Against the best rival, {format_code(benchmark.best)}: {comparison.ratio:.2f}, "
+            f"{comparison.verdict}."
         )
     yield from _list_size_lines(benchmark)
     again = sum(bool(timed.disturbed) for timed in benchmark.rounds)
@@ -158,7 +158,7 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
 
 
 def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
-    """Yield the table of sizes, for a model that leaves some open."""
+    """Yield the table of sizes, for a model with dynamic shapes."""
     if not benchmark.at_sizes:
         return
     names = [rival.name for rival in benchmark.rivals]
@@ -223,12 +223,12 @@ def _list_engine_lines(report: RunReport) -> Iterator[str]:
     if report.searched_share is not None:
         words = ("searched", "measured", "steady")
         parts = (report.searched_share, report.measured_share or 0, report.steady_share or 0)
-        told = ", ".join(
+        share_text = ", ".join(
             f"{format_percent_floored(part)} {word}"
             for part, word in zip(parts, words, strict=True)
         )
         yield ""
-        yield f"Of the kept tasks' time {told} in this store."
+        yield f"Of the kept tasks' time {share_text} in this store."
 
 
 def _sum_shares(tasks: Iterable[TaskReport]) -> float:
@@ -237,8 +237,8 @@ def _sum_shares(tasks: Iterable[TaskReport]) -> float:
 
 def _list_slowest_lines(report: RunReport) -> Iterator[str]:
     times = ((task.in_model or task.seconds, task) for task in report.tasks)
-    timed = [(one * task.calls, task) for one, task in times if one is not None]
-    timed.sort(key=lambda pair: -pair[0])
+    timed_tasks = [(one * task.calls, task) for one, task in times if one is not None]
+    timed_tasks.sort(key=lambda pair: -pair[0])
     rows = [
         (
             format_code(task.name, 100),
@@ -246,7 +246,7 @@ def _list_slowest_lines(report: RunReport) -> Iterator[str]:
             format_seconds(total),
             format_code(task.engine),
         )
-        for total, task in timed[:_SLOWEST]
+        for total, task in timed_tasks[:_SLOWEST]
     ]
     if rows:
         claims = (
@@ -258,27 +258,34 @@ def _list_slowest_lines(report: RunReport) -> Iterator[str]:
         yield ""
         yield from format_table(("task", ">calls", ">time of all calls", "engine"), rows)
     if rows and report.benchmark is not None and not report.benchmark.at_sizes:
-        whole, parts = report.benchmark.ours.latency.median, sum(total for total, _ in timed)
-        untimed = len(report.tasks) - len(timed)
-        others = f", with {format_plural(untimed, 'task')} that nobody timed" if untimed else ""
-        inside = sum(task.in_model is not None for _, task in timed)
-        others += f"; {inside} of {len(timed)} were timed inside the model" if inside else ""
+        model_time, parts = (
+            report.benchmark.ours.latency.median,
+            sum(total for total, _ in timed_tasks),
+        )
+        untimed_count = len(report.tasks) - len(timed_tasks)
+        note = (
+            f", with {format_plural(untimed_count, 'task')} that nobody timed"
+            if untimed_count
+            else ""
+        )
+        inside = sum(task.in_model is not None for _, task in timed_tasks)
+        note += f"; {inside} of {len(timed_tasks)} were timed inside the model" if inside else ""
         yield ""
         yield (
             f"All timed tasks come to {format_seconds(parts)}; the model took "
-            f"{format_seconds(whole)}{others}."
+            f"{format_seconds(model_time)}{note}."
         )
 
 
 def _list_headroom_lines(report: RunReport) -> Iterator[str]:
     if not report.headroom:
         return
-    shown = order_headroom(report.headroom)[:_SLOWEST]
+    tasks = order_headroom(report.headroom)[:_SLOWEST]
     left = sum(task.left for task in report.headroom)
     yield f"### Left to gain above the bounds of the machine: {left:.0%} of the untuned time"
     yield ""
     rows = [
-        (format_code(task.name, 100), *write_cells(task), format_code(task.ended)) for task in shown
+        (format_code(task.name, 100), *write_cells(task), format_code(task.ended)) for task in tasks
     ]
     yield from format_table(COLUMNS, rows)
 

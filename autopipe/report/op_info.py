@@ -1,4 +1,4 @@
-"""Op information as a listing: each op with its arguments, attributes and what it computes."""
+"""Format op information as a listing: each op with its arguments, attributes and results."""
 
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
@@ -11,17 +11,17 @@ from autopipe.tasks.task import Task
 from autopipe.tasks.tensor import Tensor
 
 _LONG = 2000
-"""Characters told of one op."""
+"""Largest number of characters of one op."""
 
 _UNSET: tuple[JsonValue, ...] = (None, "", "void", [], {})
-"""What an attribute holds that says nothing."""
+"""Values of unset attributes, which are omitted."""
 
 
 def list_op_lines(task: Task, width: int) -> list[str]:
-    """Show what a task computes, such as `%0 = nn.conv2d(p0, p1; strides=[1, 1]) -> ...`.
+    """List the ops of a task, such as `%0 = nn.conv2d(p0, p1; strides=[1, 1]) -> ...`.
 
-    `p` are the tensors it reads, `%` the results of its ops; `?` is what is not known. Attributes
-    that are false or empty are left out.
+    `p` are its inputs, `%` the results of its ops; `?` is unknown. False or empty attributes are
+    omitted.
     """
     ops = task.info.ops
     several = [len(op.outputs) > 1 for op in ops]
@@ -37,22 +37,22 @@ def list_op_lines(task: Task, width: int) -> list[str]:
 
 
 def count_result_bytes(info: OpInfo) -> int:
-    """Return the bytes of all results; 0 where one is not known."""
-    made = [
+    """Count the bytes of all results; 0 if one is unknown."""
+    sizes = [
         info.ops[one.op].outputs[one.output].bytes
         for one in info.results
         if isinstance(one, Result) and one.output < len(info.ops[one.op].outputs)
     ]
-    return sum(made) if len(made) == len(info.results) else 0
+    return sum(sizes) if len(sizes) == len(info.results) else 0
 
 
 def format_tensor(argument: Tensor) -> str:
-    """Write a shape and an element type."""
+    """Format a shape and an element type."""
     return f"{format_shape(argument)} {argument.dtype}"
 
 
 def format_shape(argument: Tensor) -> str:
-    """Write a shape, such as `1x56x56x64`; `?` is a dimension that is symbolic."""
+    """Format a shape, such as `1x56x56x64`; `?` is a symbolic dimension."""
     return "x".join("?" if size < 0 else str(size) for size in argument.shape) or "scalar"
 
 
@@ -63,9 +63,9 @@ def _wrap_line(line: str, width: int) -> list[str]:
 def _format_op(op: Op, several: list[bool]) -> str:
     arguments = ", ".join(_format_argument(argument, several) for argument in op.arguments)
     attributes = ", ".join(_list_attributes(op.attributes))
-    given = "; ".join(filter(None, (arguments, attributes)))
+    argument_text = "; ".join(filter(None, (arguments, attributes)))
     part = "" if op.whole else " (a part of it)"
-    return f"{op.name}({given}) -> {', '.join(map(format_tensor, op.outputs)) or '?'}{part}"
+    return f"{op.name}({argument_text}) -> {', '.join(map(format_tensor, op.outputs)) or '?'}{part}"
 
 
 def _list_attributes(attributes: Mapping[str, JsonValue]) -> Iterator[str]:

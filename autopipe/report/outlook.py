@@ -1,4 +1,4 @@
-"""What `plan` says of a stage, in one line, and `explain` in sentences."""
+"""Format the outlook of a stage: one line for `plan`, sentences for `explain`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,15 +9,15 @@ _AFTER = "after "
 
 
 def plan_row(outlook: Outlook, width: int) -> str:
-    """Return the line of a stage: its state, and the first reason why it runs."""
+    """Format the line of a stage: its state, and the first reason why it runs."""
     row = f"{outlook.stage:<10} {outlook.state:<7} "
-    reason, others = _select_first_reason(outlook.why)
-    more = f" (and {others} more)" if others else ""
-    return (row + escape_text(reason, width - len(row) - len(more)) + more).rstrip()
+    reason, other_count = _select_first_reason(outlook.why)
+    suffix = f" (and {other_count} more)" if other_count else ""
+    return (row + escape_text(reason, width - len(row) - len(suffix)) + suffix).rstrip()
 
 
 def _select_first_reason(why: Sequence[str]) -> tuple[str, int]:
-    """Return the first reason and the number of others. What it waits for is none beside one."""
+    """Return the first reason and the number of others; dependencies count only without reasons."""
     waits = [reason.removeprefix(_AFTER) for reason in why if reason.startswith(_AFTER)]
     reasons = [reason for reason in why if not reason.startswith(_AFTER)]
     if reasons:
@@ -26,7 +26,7 @@ def _select_first_reason(why: Sequence[str]) -> tuple[str, int]:
 
 
 def list_sentences(outlook: Outlook) -> Iterator[str]:
-    """Yield what happens to a stage, and each reason."""
+    """Yield the state of a stage, and each reason."""
     states = {
         "cached": "is in the store and would not run; this is what it depends on:",
         "skipped": "would not run:",

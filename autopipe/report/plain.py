@@ -1,4 +1,4 @@
-"""Plain lines, for logs and pipes."""
+"""The reporter of plain lines, for logs and pipes."""
 
 import math
 import threading
@@ -27,11 +27,11 @@ from autopipe.report.wording import PATH_LIMIT, describe_event, format_progress,
 
 _LONGEST = 4 * PATH_LIMIT
 INTERVAL = 10.0
-"""Seconds between two lines that count: a log is read afterwards."""
+"""Seconds between two progress lines: a log is read afterwards."""
 
 
 class Plain:
-    """One line an event, and one every `INTERVAL` seconds while a stage has none."""
+    """Writes one line per event, and one every `INTERVAL` seconds while a stage has none."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -46,7 +46,7 @@ class Plain:
         with self._lock:
             summary = self._summary.after(event)
             self._follow_stage(event)
-            if isinstance(event, Measured):  # the line of the stage's end says it
+            if isinstance(event, Measured):  # the final line of the stage has it
                 return
             if _is_counted(event):
                 if time.monotonic() < self._next:
@@ -55,7 +55,7 @@ class Plain:
             self._write_lines(*list_event_lines(event), describe_event(event), *summary)
 
     def close(self) -> None:
-        """Write nothing any more."""
+        """Stop the periodic lines."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -65,7 +65,7 @@ class Plain:
             self._out.write(escape_output_line(line, _LONGEST) + "\n")
 
     def _follow_stage(self, event: Event) -> None:
-        """Note which stage runs, and how far it has come."""
+        """Track the running stage and its progress."""
         match event:
             case StageStarted(stage=stage):
                 self._stage = _RunningStage(stage, time.monotonic())
@@ -84,22 +84,22 @@ class Plain:
         self._timer.start()
 
     def _write_if_silent(self) -> None:
-        """Write how long the stage has run, if nothing else was written for so long."""
+        """Write the elapsed time of the stage, if no line was written for `INTERVAL` seconds."""
         with self._lock:
             if self._stage is None:
                 return
             now = time.monotonic()
             if now >= self._written + INTERVAL:
-                elapsed = format_seconds(round(now - self._stage.started))
+                duration = format_seconds(round(now - self._stage.started))
                 self._write_lines(
-                    format_row(self._stage.name, f"{elapsed} so far", self._stage.detail(now))
+                    format_row(self._stage.name, f"{duration} so far", self._stage.detail(now))
                 )
             self._start_timer(self._written + INTERVAL - now)
 
 
 @dataclass(frozen=True, slots=True)
 class _RunningStage:
-    """The stage that runs, and how far it has come."""
+    """The running stage and its progress."""
 
     name: str
     started: float
@@ -107,7 +107,7 @@ class _RunningStage:
     told: float = 0.0
 
     def detail(self, now: float) -> str:
-        """Return how far it has come."""
+        """Format its progress."""
         return "" if self.event is None else format_progress(self.event, now - self.told)
 
 
@@ -118,7 +118,7 @@ def _is_counted(event: Event) -> bool:
 
 
 class Quiet(Plain):
-    """The path of the package on stdout, warnings on stderr, and nothing else."""
+    """Writes the path of the package on stdout, warnings on stderr, and nothing else."""
 
     def __init__(self, out: Output, err: Output) -> None:
         super().__init__(out)

@@ -1,4 +1,4 @@
-"""Listens to a run, and sums it up as a report."""
+"""Record the events of a run, and summarize them as a report."""
 
 import hashlib
 import re
@@ -38,26 +38,26 @@ from autopipe.tasks.shares import format_percent_floored
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What is known of a run besides its events."""
+    """The facts of a run besides its events."""
 
     pipeline: Pipeline | None
-    """None if its file can not be read."""
+    """None if its file cannot be read."""
     configuration: Mapping[str, Any] | None
     stages: Sequence[str]
-    """The stages that were asked for."""
+    """The requested stages."""
     machine: Mapping[str, Any] | None
     versions: Mapping[str, str | None]
     places: Mapping[str, str]
-    """Folders of this machine, and what they are called instead."""
+    """Folders of this machine, with their replacements in the report."""
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Passes events on, and reads what artifacts say as soon as they are there."""
+    """Forwards events, and reads artifacts as soon as they exist."""
 
     emit: Callable[[Event], None]
     artifact: Callable[[str], Path]
-    """Where the artifact of a digest lies."""
+    """Returns the path of an artifact by its digest."""
     trials: Callable[[str], Sequence[Record]] = lambda _: ()
     """Returns the trials of a tuning session, oldest first."""
     _stages: dict[str, StageReport] = field(default_factory=dict)
@@ -68,10 +68,10 @@ class Recorder:
     _tuned: Tuned | None = None
     _end: RunFinished | None = None
     _started: float = 0.0
-    """When the last stage began."""
+    """Start of the last stage, by the monotonic clock."""
 
     def __call__(self, event: Event, /) -> None:
-        """Remember what the event says."""
+        """Record and forward an event."""
         match event:
             case StageStarted(stage=name):
                 self._started = time.monotonic()
@@ -106,7 +106,7 @@ class Recorder:
         self.emit(event)
 
     def report(self, about: RunInfo, exit_code: int, error: BaseException | None) -> RunReport:
-        """Return what has become of the run."""
+        """Build the report of the run."""
         end = self._end or RunFinished(exit_code=exit_code, seconds=0.0)
         library, graphs = self._known.library, report_graphs(self._known)
         names = dict.fromkeys([*about.stages, *self._stages])
@@ -143,7 +143,7 @@ class Recorder:
         )
 
     def _build_tuning_course(self) -> document.TuningCourse | None:
-        """Return the course of tuning, where this store has its trials."""
+        """Build the course of tuning, if this store has its trials."""
         tuning, library = self._known.tuning, self._known.library
         if tuning is None or library is None:
             return None
@@ -152,15 +152,15 @@ class Recorder:
         return follow_tuning(trials, calls, ended=tuning.ended, seconds=tuning.seconds)
 
     def _measure_seconds(self, stage: str) -> float | None:
-        """Return how long a stage has run that ends now; null for one that was never begun."""
+        """Return the duration of a stage that ends now; None for one that never started."""
         return time.monotonic() - self._started if stage in self._stages else None
 
-    def _remember_measured(self, measured: Measured) -> None:
-        """Remember what a stage found that leaves no result of it."""
-        if measured.stage == "verify":
-            self._verification = Verification.model_validate(measured.document)
+    def _remember_measured(self, event: Measured) -> None:
+        """Record the measurement of a stage that leaves no artifact of it."""
+        if event.stage == "verify":
+            self._verification = Verification.model_validate(event.document)
         else:
-            self._measured = BenchmarkReport.model_validate(measured.document)
+            self._measured = BenchmarkReport.model_validate(event.document)
 
     def _read(self, stage: str, digest: str) -> None:
         folder = self.artifact(digest)
@@ -171,23 +171,23 @@ class Recorder:
                 self._known.read(stage, folder)
 
     def _share(self, pipeline: Pipeline | None) -> list[CheckedGate]:
-        """Tell what became of the gates on what this store has tuned."""
+        """Check the gates on the shares that this store has tuned."""
         if pipeline is None or self._tuned is None:
             return []
-        checked = []
+        gates = []
         for name, (word, limit) in pipeline.gates.shares().items():
             share = getattr(self._tuned, word)
             outcome = Outcome.PASSED if share >= limit else Outcome.FAILED
-            told = (
+            finding = (
                 f"{format_percent_floored(share)} of the kept tasks' time was {word} here,"
                 f" {format_percent_floored(limit)} is required"
             )
-            checked.append(CheckedGate(gate=f"gates.{name}", outcome=outcome, found=told))
-        return checked
+            gates.append(CheckedGate(gate=f"gates.{name}", outcome=outcome, found=finding))
+        return gates
 
 
 def replace_places(value: JsonValue, places: Mapping[str, str]) -> JsonValue:
-    """Replace the folders of this machine in every text: who reads it may be anybody."""
+    """Replace the folders of this machine in every text, as reports may be published."""
     if isinstance(value, str):
         value = value.encode("utf-8", "backslashreplace").decode()  # halves of characters
         for place, name in sorted(places.items(), key=lambda pair: -len(pair[0])):
@@ -199,7 +199,7 @@ def replace_places(value: JsonValue, places: Mapping[str, str]) -> JsonValue:
 
 
 def describe_package_file(path: Path) -> document.PackageReport:
-    """Describe the file that was made. Raises StoreError if it is gone already."""
+    """Describe the package file. Raises StoreError if it is missing."""
     with files.wrap_os_errors(path), path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return document.PackageReport(path=str(path), size=file.tell(), sha256=sha256)

@@ -1,4 +1,4 @@
-"""Tuning records as tables and as JSON."""
+"""Format tuning records as tables and as JSON."""
 
 import json
 from collections import Counter
@@ -15,11 +15,11 @@ from autopipe.traces.reading import THREADS
 
 WIDTH = 80
 _SHOWN = 3
-"""Schedules that `show` writes out of a workload on a platform."""
+"""Number of schedules that `show` lists per workload and platform."""
 
 
 def list_lines(entries: Sequence[WorkloadRecords], width: int = WIDTH) -> Iterator[str]:
-    """Yield the table: one line a workload, and what it computes, below each platform."""
+    """Yield the table: one line per workload with its computation, below each platform."""
     for platform, some in groupby(entries, key=lambda entry: entry.platform):
         yield escape_text(format_platform(platform), width)
         yield f"  {'workload':<16}  {'trials':>7}  {'failed':>7}  {'best':>9}  by"
@@ -31,7 +31,7 @@ def list_lines(entries: Sequence[WorkloadRecords], width: int = WIDTH) -> Iterat
 
 
 def summarize_entries(entries: Sequence[WorkloadRecords]) -> str:
-    """Say how much there is."""
+    """Count records, workloads and platforms in words."""
     records = sum(len(entry.records) + entry.wrong for entry in entries)
     workloads = len({(entry.workload, entry.identity) for entry in entries})
     platforms = len({entry.platform for entry in entries})
@@ -42,19 +42,19 @@ def summarize_entries(entries: Sequence[WorkloadRecords]) -> str:
 
 
 def list_entry_lines(entry: WorkloadRecords, width: int = WIDTH) -> Iterator[str]:
-    """Yield all that is known of a workload on a platform: its best schedules, its failures."""
+    """Yield the details of a workload on a platform: its best schedules, its failures."""
     yield escape_text(format_platform(entry.platform), width)
     yield f"  {format_computation(entry, width - 2)}"
     if entry.about is not None:
         yield escape_text(f"  reads {', '.join(entry.about.inputs)}", width)
     told_wrong = f", {entry.wrong} wrong" if entry.wrong else ""
     yield f"  {format_plural(len(entry.records), 'trial')}, {entry.failed} failed{told_wrong}"
-    for record, here in zip(entry.records[:_SHOWN], entry.here, strict=False):
+    for record, measured_here in zip(entry.records[:_SHOWN], entry.here, strict=False):
         if record.error is None:
             yield ""
             row = (
-                f"  {_format_time(record)}  {_format_maker(record)}  {_format_origin(here)} "
-                f"{record.measured}"
+                f"  {_format_time(record)}  {_format_maker(record)}  "
+                f"{_format_origin(measured_here)} {record.measured}"
             )
             yield escape_text(row, width)
             yield from (
@@ -68,7 +68,7 @@ def list_entry_lines(entry: WorkloadRecords, width: int = WIDTH) -> Iterator[str
 
 
 def list_schedule_lines(text: str) -> Iterator[str]:
-    """Yield how a schedule is made: a template and its knobs, or the steps of a trace."""
+    """Yield the lines of a schedule: a template and its knobs, or the steps of a trace."""
     try:
         document = foreign.parse(text)
         lines = list(
@@ -82,12 +82,12 @@ def list_schedule_lines(text: str) -> Iterator[str]:
 
 
 def to_json_table(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
-    """Return what `list_lines` shows as JSON."""
+    """Convert the table of `list_lines` to JSON values."""
     return [_list_fields(entry) for entry in entries]
 
 
 def to_json_document(entries: Sequence[WorkloadRecords]) -> list[dict[str, object]]:
-    """Return all records of the entries as JSON."""
+    """Convert all records of the entries to JSON values."""
     return [
         {**_list_fields(entry), "records": list(map(_describe_record, entry.records, entry.here))}
         for entry in entries
@@ -95,13 +95,13 @@ def to_json_document(entries: Sequence[WorkloadRecords]) -> list[dict[str, objec
 
 
 def format_platform(platform: Platform) -> str:
-    """Say where records hold in a line."""
+    """Describe the platform of records in one line."""
     target, versions, device = (
         _parse_platform_text(text) for text in (platform.target, platform.versions, platform.device)
     )
-    named = (target.get(name) for name in ("kind", "arch", "mcpu"))
+    target_parts = (target.get(name) for name in ("kind", "arch", "mcpu"))
     cores = target.get("num_cores", target.get("num-cores"))
-    where = " ".join(str(name) for name in named if name)
+    where = " ".join(str(name) for name in target_parts if name)
     of = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     machine = device.get("gpu") or device.get("cpu") or "a device that is not known"
     clock = f"; clock {device['clock']}" if "clock" in device else ""
@@ -109,7 +109,7 @@ def format_platform(platform: Platform) -> str:
 
 
 def format_computation(entry: WorkloadRecords, width: int = WIDTH) -> str:
-    """Say what a workload computes in so many columns."""
+    """Describe the computation of a workload in at most `width` columns."""
     about = entry.about
     if about is None:
         return "what it computes was not written down"
@@ -130,8 +130,8 @@ def _format_time(record: Record) -> str:
     return format_seconds(record.median) + ("~" if record.cut else "")
 
 
-def _format_origin(here: bool) -> str:  # noqa: FBT001 -- a field
-    return "measured here," if here else "claimed,"
+def _format_origin(measured_here: bool) -> str:  # noqa: FBT001 -- a field
+    return "measured here," if measured_here else "claimed,"
 
 
 def _format_maker(record: Record) -> str:
@@ -139,21 +139,21 @@ def _format_maker(record: Record) -> str:
 
 
 def _list_knob_lines(document: Mapping[str, object]) -> Iterator[str]:
-    alone = ", one thread" if THREADS in document else ""
-    yield f"template {document['template']}, version {document['version']}{alone}"
+    thread_note = ", one thread" if THREADS in document else ""
+    yield f"template {document['template']}, version {document['version']}{thread_note}"
     knobs = document["knobs"]
     if isinstance(knobs, dict):
         yield " ".join(f"{name}={json.dumps(knobs[name])}" for name in sorted(knobs))
 
 
 def _list_trace_lines(document: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Yield the steps, with what was decided in each."""
+    """Yield the steps of a trace with their sampling decisions."""
     steps, decisions = document[0], dict(document[1])
     for place, (name, inputs, attributes, outputs) in enumerate(steps):
-        made = f" decided {json.dumps(decisions[place])}" if place in decisions else ""
+        decision = f" decided {json.dumps(decisions[place])}" if place in decisions else ""
         gives = f"{', '.join(map(str, outputs))} = " if outputs else ""
         arguments = ", ".join(str(argument) for argument in (*inputs, *attributes))
-        yield f"{gives}{name}({arguments}){made}"
+        yield f"{gives}{name}({arguments}){decision}"
 
 
 def _list_fields(entry: WorkloadRecords) -> dict[str, object]:
@@ -169,13 +169,13 @@ def _list_fields(entry: WorkloadRecords) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _describe_record(record: Record, here: bool) -> dict[str, object]:  # noqa: FBT001 -- a field
+def _describe_record(record: Record, measured_here: bool) -> dict[str, object]:  # noqa: FBT001 -- a field
     sound = record.median < float("inf")
     return {
         "engine": record.engine, "implementation": record.implementation,
         "schedule": record.schedule, "seconds": list(record.seconds) if sound else [],
         "error": record.error, "cut": record.cut, "measured": record.measured,
-        "session": record.session, "claimed": not here,
+        "session": record.session, "claimed": not measured_here,
     }  # fmt: skip
 
 

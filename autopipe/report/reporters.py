@@ -1,4 +1,4 @@
-"""The reporter of a run: which form its events take on standard output."""
+"""Choose the reporter of a run, which prints its events on standard output."""
 
 import os
 import sys
@@ -13,12 +13,12 @@ from autopipe.report.output import Output
 from autopipe.report.plain import Plain, Quiet
 
 Reporter = Callable[[Event], None]
-"""Is told of every event of a run, in order."""
+"""Receives every event of a run, in order."""
 
 
 @contextmanager
 def open_reporter(*, json: bool, quiet: bool) -> Iterator[Reporter]:
-    """Open the reporter for stdout: JSON lines, next to nothing, a live terminal or plain lines."""
+    """Open the reporter for stdout: JSON lines, quiet, a live terminal or plain lines."""
     out = Output(sys.stdout)
     if json:
         yield JsonLines(out)
@@ -32,7 +32,7 @@ def open_reporter(*, json: bool, quiet: bool) -> Iterator[Reporter]:
 
 
 def is_live(stream: TextIO | None, environ: Mapping[str, str]) -> bool:
-    """Tell whether a line on `stream` can be drawn again: a terminal that moves its cursor."""
+    """Whether `stream` is a terminal that can move its cursor, so that lines can be redrawn."""
     return (
         stream is not None
         and stream.isatty()

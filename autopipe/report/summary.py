@@ -1,4 +1,4 @@
-"""What a run comes to, in a few lines below its last one."""
+"""The summary of a run in a few lines below its last one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,13 +12,13 @@ _NAMES: Final = ("latency", "throughput", "tuned", "accuracy")
 
 
 class RunSummary:
-    """Remembers of the events of a run what its summary says."""
+    """Collects the summary of a run from its events."""
 
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}
 
     def after(self, event: Event) -> Sequence[str]:
-        """Take an event; return the lines that follow it, which are none but after the last."""
+        """Record an event; return the summary after the last event, otherwise no lines."""
         match event:
             case Measured(document=document) if "ours" in document:
                 self._lines |= _summarize_latency(document)
@@ -40,10 +40,10 @@ def _tell_doubt(comparison: Mapping[str, Any]) -> str:
 
 
 def _summarize_latency(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was measured, from the document of the stage *benchmark*."""
+    """Format latency and throughput from the document of the stage *benchmark*."""
     ours, comparisons = document["ours"]["latency"], document["comparisons"]
     rivals = {rival["name"]: rival["version"] for rival in document["rivals"]}
-    beside = (
+    comparison_parts = (
         f", {found['ratio']:.2f} of {escape_text(name)} "
         f"{escape_text(rivals[name])}{_tell_doubt(found)}"
         for name, found in comparisons.items()
@@ -51,6 +51,6 @@ def _summarize_latency(document: Mapping[str, Any]) -> dict[str, str]:
     )
     spread = f"{format_seconds(ours['low'])} to {format_seconds(ours['high'])}"
     return {
-        "latency": f"{format_seconds(ours['median'])} ({spread}){''.join(beside)}",
+        "latency": f"{format_seconds(ours['median'])} ({spread}){''.join(comparison_parts)}",
         "throughput": f"{format_count(1 / ours['median'])} calls/s, one after the other",
     }

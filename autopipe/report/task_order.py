@@ -1,15 +1,15 @@
-"""What the table of tasks is ordered by."""
+"""The sort order of the table of tasks."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from autopipe.tasks.task import Task  # `--help` knows the columns, and needs no task
+    from autopipe.tasks.task import Task  # `--help` lists the columns without importing tasks
 
 
 class Order(StrEnum):
-    """A column of the table: index counts up, what costs most comes first."""
+    """A column of the table: ascending for the index, descending for costs."""
 
     INDEX = "index"
     SHARE = "share"
@@ -17,5 +17,5 @@ class Order(StrEnum):
     BYTES = "bytes"
 
     def sorted(self, tasks: "Iterable[Task]") -> "list[Task]":
-        """Return the tasks in this order; tasks that are equal in it keep theirs."""
+        """Sort tasks in this order; the sort is stable."""
         return sorted(tasks, key=lambda task: getattr(task, self), reverse=self is not Order.INDEX)

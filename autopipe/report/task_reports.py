@@ -1,4 +1,4 @@
-"""The rows of a report about tasks, joined from what the stages of a build leave."""
+"""Join the artifacts of a build's stages to the rows of a report about tasks."""
 
 from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from autopipe.report.records import list_schedule_lines
 from autopipe.tasks.task import Task, read_tasks
 
 _WIDTH: Final = 2000
-"""Columns of a line that says what an operator computes."""
+"""Columns of a line about an operator."""
 
 
 @dataclass(slots=True)
 class TaskSources:
-    """What is known of tasks so far."""
+    """The artifacts about tasks that were read so far."""
 
     tasks: Mapping[str, Task] = field(default_factory=dict)
     """By workload."""
@@ -46,37 +46,37 @@ class TaskSources:
                 pass
 
 
-def report_tasks(known: TaskSources, graphs: Sequence[KernelGraph]) -> tuple[TaskReport, ...]:
-    """Return a row for each task of the library; none where nothing was built."""
-    if known.library is None:
+def report_tasks(sources: TaskSources, graphs: Sequence[KernelGraph]) -> tuple[TaskReport, ...]:
+    """Build a row for each task of the library; none without a build."""
+    if sources.library is None:
         return ()
-    played = known.tuning.played if known.tuning else ()
-    inside = ChainMap(*(one.times for one in played))  # a task of two sizes at the first
-    order = [node.name for node in known.nodes.nodes] if known.nodes else []
+    rounds = sources.tuning.played if sources.tuning else ()
+    inside = ChainMap(*(one.times for one in rounds))  # a task of two sizes at the first
+    order = [node.name for node in sources.nodes.nodes] if sources.nodes else []
     nodes = find_nodes(graphs, order)
     return tuple(
-        _build_row(task, known, nodes.get(at, ()), inside.get(task.workload))
-        for at, task in enumerate(known.library.tasks)
+        _build_row(task, sources, nodes.get(at, ()), inside.get(task.workload))
+        for at, task in enumerate(sources.library.tasks)
     )
 
 
-def report_graphs(known: TaskSources) -> tuple[KernelGraph, ...]:
-    """Return the functions of each library; none where nothing was built."""
-    if known.library is None or known.nodes is None:
+def report_graphs(sources: TaskSources) -> tuple[KernelGraph, ...]:
+    """Build the graphs of each library; none without a build."""
+    if sources.library is None or sources.nodes is None:
         return ()
-    tasks = {task.workload: at for at, task in enumerate(known.library.tasks)}
+    tasks = {task.workload: at for at, task in enumerate(sources.library.tasks)}
     functions = {
-        name: tasks.get(task.workload) for task in known.tasks.values() for name in task.functions
+        name: tasks.get(task.workload) for task in sources.tasks.values() for name in task.functions
     }
-    return draw_graphs(known.nodes, functions, label_libraries(known.library.entries))
+    return draw_graphs(sources.nodes, functions, label_libraries(sources.library.entries))
 
 
 def draw_graphs(
     nodes: NodeMap, tasks: Mapping[str, int | None], labels: Mapping[str, str]
 ) -> tuple[KernelGraph, ...]:
-    """Return the functions of each library, with the task of each call by its function's name.
+    """Build the graphs of each library, with the task of each call by its function's name.
 
-    Positions that a file claims and that are none are left out.
+    Invalid positions in a file are omitted.
     """
     return tuple(
         KernelGraph(library=library.library, function=function.name, calls=tuple(
@@ -93,47 +93,48 @@ def draw_graphs(
 
 
 def find_nodes(graphs: Sequence[KernelGraph], order: Sequence[str]) -> dict[int, tuple[str, ...]]:
-    """Return the nodes that the calls of each task compute, in the `order` of the model."""
+    """Collect the nodes that the calls of each task compute, in the `order` of the model."""
     places = {name: at for at, name in enumerate(order)}
-    found: dict[int, set[str]] = defaultdict(set)
+    nodes_by_task: dict[int, set[str]] = defaultdict(set)
     for call in (call for graph in graphs for call in graph.calls):
         if call.task is not None:
-            found[call.task].update(call.nodes)
-    return {at: tuple(sorted(names, key=places.__getitem__)) for at, names in found.items()}
+            nodes_by_task[call.task].update(call.nodes)
+    return {at: tuple(sorted(names, key=places.__getitem__)) for at, names in nodes_by_task.items()}
 
 
 def label_libraries(entries: Sequence[SizedLibrary]) -> dict[str, str]:
-    """Return what the functions of each library for certain sizes have behind their names."""
+    """Return the suffix of function names in each specialized library."""
     return {one.library: f"@{'x'.join(map(str, one.sizes.values()))}" for one in entries}
 
 
 def _build_row(
-    built: LibraryTask, known: TaskSources, nodes: tuple[str, ...], in_model: float | None
+    entry: LibraryTask, sources: TaskSources, nodes: tuple[str, ...], in_model: float | None
 ) -> TaskReport:
-    task, record = known.tasks.get(built.workload), known.records.get(built.workload)
-    tunings = known.tuning.tasks if known.tuning else ()
-    tuned = next((one for one in tunings if one.workload == built.workload), None)
-    kept = record if built.seconds is not None else None
+    task, record = sources.tasks.get(entry.workload), sources.records.get(entry.workload)
+    tunings = sources.tuning.tasks if sources.tuning else ()
+    tuning = next((one for one in tunings if one.workload == entry.workload), None)
+    schedule_record = record if entry.seconds is not None else None
     return TaskReport(
-        name=built.name, workload=built.workload, calls=built.calls, engine=built.engine,
-        implementation=built.implementation, seconds=built.seconds, reason=built.reason,
-        share=(tuned and tuned.share) or (task and task.share), in_model=in_model,
+        name=entry.name, workload=entry.workload, calls=entry.calls, engine=entry.engine,
+        implementation=entry.implementation, seconds=entry.seconds, reason=entry.reason,
+        share=(tuning and tuning.share) or (task and task.share), in_model=in_model,
         dropped=task and task.dropped,
-        trials=tuned.trials if tuned else 0, failed=tuned.failed if tuned else 0,
+        trials=tuning.trials if tuning else 0, failed=tuning.failed if tuning else 0,
         flops=task.flops if task else 0.0, bytes=task.bytes if task else 0, nodes=nodes,
         result_bytes=count_result_bytes(task.info) if task else 0,
         ops=task.info.names if task else (),
         computes=tuple(list_op_lines(task, _WIDTH)) if task else (),
-        schedule=tuple(list_schedule_lines(kept.schedule)) if kept else (),
-        problems=tuple(_list_problems(built)),
+        schedule=tuple(list_schedule_lines(schedule_record.schedule)) if schedule_record else (),
+        problems=tuple(_list_problems(entry)),
     )  # fmt: skip
 
 
-def _list_problems(built: LibraryTask) -> Iterator[str]:
-    for wrong in built.rejected:
+def _list_problems(library_task: LibraryTask) -> Iterator[str]:
+    for wrong in library_task.rejected:
         yield f"{wrong.engine} on {wrong.implementation} was rejected: {wrong.reason or 'unknown'}"
-    for one in built.failures:
-        again = ", twice" if one.retried else ""
-        yield f"{one.engine} on {one.implementation} failed while {one.doing}: {one.how}{again}"
-    if built.unchecked is not None:
-        yield f"not compared with plain loops: {built.unchecked}"
+    for failure in library_task.failures:
+        again = ", twice" if failure.retried else ""
+        source = f"{failure.engine} on {failure.implementation}"
+        yield f"{source} failed while {failure.doing}: {failure.how}{again}"
+    if library_task.unchecked is not None:
+        yield f"not compared with plain loops: {library_task.unchecked}"

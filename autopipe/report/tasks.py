@@ -21,41 +21,41 @@ _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; T
 
 
 def choose_table_width(stream: TextIO) -> int:
-    """Return how wide a table on a stream may be: a terminal's width, `WIDTH` at least.
+    """Choose the width of a table on a stream: a terminal's width, at least `WIDTH`.
 
-    In a pipe or a file it is whole.
+    In a pipe or a file it is unlimited.
     """
     return max(WIDTH, get_terminal_size().columns) if stream.isatty() else _WHOLE
 
 
 def format_task_table(tasks: Sequence[Task], width: int = WIDTH) -> str:
-    """Show each task in so many columns: share of the time, work, ops, shapes, why dropped."""
+    """Format each task in `width` columns: share, work, ops, shapes, reason of a drop."""
     return "\n".join([*list_table_lines(tasks, width), "", _summarize_tasks(tasks)])
 
 
 @dataclass(frozen=True, slots=True)
 class Prospects:
-    """What may schedule a task."""
+    """The engines and templates that may schedule a task."""
 
     rule: int | None
-    """The rule of the policy it falls under, by its estimated share; None if none matches."""
+    """Position of the matching rule, by its estimated share; None if none matches."""
     engines: tuple[str, ...]
-    """Who may search for a schedule; nobody for a task that is dropped."""
+    """The engines that may search for a schedule; empty for a dropped task."""
     fallback: tuple[str, ...]
-    """Who makes one without a search."""
+    """The engines that create one without a search."""
     templates: Mapping[str, str | None]
-    """Its implementations, and the template that serves each."""
+    """Its implementations with their templates."""
 
 
 def list_task_lines(task: Task, schedules: Prospects, tir: str, width: int = WIDTH) -> list[str]:
-    """Show one task in full: its row, its ops and how they feed each other, its TIR."""
+    """List one task in full: its row, its ops and their data flow, its TIR."""
     room = width - len(_INDENT)
-    told = [
+    detail_lines = [
         *list_op_lines(task, room),
         "",
         *(escape_text(line, room) for line in _list_prospect_lines(schedules)),
     ]
-    below = [f"{_INDENT}{line}".rstrip() for line in told]
+    below = [f"{_INDENT}{line}".rstrip() for line in detail_lines]
     return [*list_table_lines([task], width), "", *below, "", escape_lines(tir.rstrip(), _LONG)]
 
 
@@ -68,7 +68,7 @@ def _list_prospect_lines(schedules: Prospects) -> Iterator[str]:
 
 
 def list_table_lines(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
-    """Return the lines of the table, without the summary."""
+    """List the lines of the table, without the summary."""
     cells = [_HEADER, *map(_list_cells, tasks)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     room = width - sum(widths) - len(_GAP) * len(widths)
@@ -97,7 +97,7 @@ def _format_line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _list_detail_lines(task: Task, width: int) -> Iterator[str]:
-    """Yield what stands below a task: ops and shapes, on one line where there is room."""
+    """Yield the lines below a task: ops and shapes, on one line where there is room."""
     ops, shapes = ", ".join(task.info.names), _format_shapes(task)
     together = f"{ops}: {shapes}"
     if not ops:
@@ -111,19 +111,19 @@ def _list_detail_lines(task: Task, width: int) -> Iterator[str]:
 
 
 def _format_shapes(task: Task) -> str:
-    """Write the shapes; an element type that all tensors have stands at the end."""
+    """Format the shapes; a common element type stands at the end."""
     kinds = {tensor.dtype for tensor in (*task.inputs, *task.outputs)}
     write = format_shape if len(kinds) == 1 else format_tensor
-    read, written = (", ".join(map(write, tensors)) for tensors in (task.inputs, task.outputs))
-    return f"{read} -> {written}" + (f" {kinds.pop()}" if len(kinds) == 1 else "")
+    read, output_text = (", ".join(map(write, tensors)) for tensors in (task.inputs, task.outputs))
+    return f"{read} -> {output_text}" + (f" {kinds.pop()}" if len(kinds) == 1 else "")
 
 
 def _summarize_tasks(tasks: Sequence[Task]) -> str:
-    kept = [task for task in tasks if task.dropped is None]
+    kept_tasks = [task for task in tasks if task.dropped is None]
     total = sum(task.flops * task.calls for task in tasks)
-    share = sum(task.flops * task.calls for task in kept) / total if total else 0.0
+    share = sum(task.flops * task.calls for task in kept_tasks) / total if total else 0.0
     return (
-        f"{len(tasks)} tasks, {len(kept)} kept: "
+        f"{len(tasks)} tasks, {len(kept_tasks)} kept: "
         f"{share:.1%} of {format_count(total)} FLOPs, "
-        f"{sum(task.share for task in kept):.1%} of the estimated time"
+        f"{sum(task.share for task in kept_tasks):.1%} of the estimated time"
     )

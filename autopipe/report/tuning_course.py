@@ -1,4 +1,4 @@
-"""How tuning came to its times: the best so far, by engine and by time."""
+"""Compute the course of tuning: the best time so far, by engine and by time."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,18 +9,18 @@ from autopipe.records.record import Record
 from autopipe.report.document import TuningCourse, TuningCurve
 
 _POINTS: Final = 200
-"""Points of a curve, at most."""
+"""Largest number of points of a curve."""
 _ALL: Final = "all"
 
 
 def follow_tuning(
     records: Sequence[Record], calls: Mapping[str, int], *, ended: str, seconds: float
 ) -> TuningCourse | None:
-    """Return the course of a session from its trials, oldest first; None where none has a time.
+    """Compute the course of a session from its trials, oldest first; None without a time.
 
     A curve is the time of all tuned kernels with the best schedules so far, of one engine or of
-    all. Each begins with the first time of each kernel, whichever engine had it. `calls` says how
-    often a run of the model calls each workload.
+    all. Each begins with the first time of each kernel, by any engine. `calls` is the number of
+    calls of each workload in a run of the model.
     """
     trials = [record for record in records if record.workload in calls]
     first: dict[str, float] = {}
@@ -29,24 +29,28 @@ def follow_tuning(
             first.setdefault(record.workload, record.median)
     if not first:
         return None
-    begun = datetime.fromisoformat(trials[0].measured)
+    start = datetime.fromisoformat(trials[0].measured)
     engines = dict.fromkeys(record.engine for record in trials)
-    named = {_ALL: trials} if len(engines) > 1 else {}
-    named |= {one: [record for record in trials if record.engine == one] for one in engines}
-    curves = (_build_curve(name, own, first, calls, begun) for name, own in named.items())
+    trials_by_engine = {_ALL: trials} if len(engines) > 1 else {}
+    trials_by_engine |= {
+        one: [record for record in trials if record.engine == one] for one in engines
+    }
+    curves = (
+        _build_curve(name, own, first, calls, start) for name, own in trials_by_engine.items()
+    )
     return TuningCourse(ended=ended, seconds=seconds, curves=tuple(curves))
 
 
 def _build_curve(
     name: str, trials: Iterable[Record], first: Mapping[str, float], calls: Mapping[str, int],
-    begun: datetime,
+    start: datetime,
 ) -> TuningCurve:  # fmt: skip
     best = dict(first)
     points = [(0.0, _sum_times(best, calls))]
     count = failed = 0
     for record in trials:
         count, failed = count + 1, failed + (record.median == math.inf)
-        at = max(0.0, (datetime.fromisoformat(record.measured) - begun).total_seconds())
+        at = max(0.0, (datetime.fromisoformat(record.measured) - start).total_seconds())
         if record.median < best.get(record.workload, 0.0):
             best[record.workload] = record.median
             points.append((at, _sum_times(best, calls)))
@@ -58,7 +62,7 @@ def _sum_times(best: Mapping[str, float], calls: Mapping[str, int]) -> float:
 
 
 def _thin_points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return so many points at most; the last one stays."""
+    """Reduce points to at most `_POINTS`, keeping the last one."""
     stride = -(-len(points) // _POINTS)
-    kept = list(points[::stride])
-    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+    thinned = list(points[::stride])
+    return thinned if thinned[-1] == points[-1] else [*thinned, points[-1]]

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Format numbers for people."""
 
 _MINUTE = 60
 _KILO = 1000
@@ -7,7 +7,7 @@ _PREFIXES = " kMGTP"
 
 
 def format_seconds(value: float) -> str:
-    """Write a time, given in seconds, with three digits or as minutes and hours."""
+    """Format seconds with three digits, or as minutes and hours."""
     minutes, rest = divmod(round(value), _MINUTE)
     if minutes >= _MINUTE:
         return f"{minutes // _MINUTE}h {minutes % _MINUTE:02d}m"
@@ -18,7 +18,7 @@ def format_seconds(value: float) -> str:
 
 
 def format_count(value: float) -> str:
-    """Write a count with three digits and a decimal prefix, such as `231 M`."""
+    """Format a count with three digits and a decimal prefix, such as `231 M`."""
     power = 0
     while value >= _KILO and power < len(_PREFIXES) - 1:
         value, power = value / _KILO, power + 1
@@ -26,7 +26,7 @@ def format_count(value: float) -> str:
 
 
 def format_plural(number: int, name: str) -> str:
-    """Write how many there are of something, such as `2 records`."""
+    """Format a number with its noun, such as `2 records`."""
     return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 

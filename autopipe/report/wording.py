@@ -1,4 +1,4 @@
-"""One line of text an event."""
+"""Format each event as one line of text."""
 
 import math
 from collections import Counter
@@ -31,14 +31,14 @@ INTERRUPTED = (130, 143)
 """Exit codes of a run that Ctrl-C or SIGTERM has ended."""
 
 LOG_LIMIT = 2000
-"""Characters of a line of the log."""
+"""Largest number of characters of a log line."""
 
 PATH_LIMIT = 5000
-"""A path is shown whole; the system allows no longer one."""
+"""Largest number of characters of a path; the system allows no longer one."""
 
 
 def describe_event(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an event
-    """Say what happened, in ASCII but for names and messages."""
+    """Describe an event, in ASCII except for names and messages."""
     match event:
         case StageStarted(stage=stage):
             text = format_row(stage, "started")
@@ -52,8 +52,8 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an eve
             text = format_row(stage, "not run", reason)
         case StageResumed(stage=stage, after=after):
             text = format_row(stage, "resumed", f"after {escape_text(after)}")
-        case StageFinished(stage=stage, seconds=spent, summary=summary):
-            text = format_row(stage, "done", f"{format_seconds(spent):>7}", escape_text(summary))
+        case StageFinished(stage=stage, seconds=seconds, summary=summary):
+            text = format_row(stage, "done", f"{format_seconds(seconds):>7}", escape_text(summary))
         case StageFailed(stage=stage):
             text = format_row(stage, "failed")
         case Progress() | TuningProgress():
@@ -61,8 +61,8 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an eve
         case Logged(stage=stage, level=level, message=message):
             text = format_row(stage, level, escape_text(message, LOG_LIMIT))
         case PassTimes(stage=stage, passes=passes):
-            spent = sum(one.seconds for one in passes)
-            text = format_row(stage, "passes", f"{format_seconds(spent)} in {len(passes)} passes")
+            seconds = sum(one.seconds for one in passes)
+            text = format_row(stage, "passes", f"{format_seconds(seconds)} in {len(passes)} passes")
         case TuningHeadroom(stage=stage, tasks=tasks):
             left = sum(task.left for task in tasks)
             text = format_row(
@@ -82,7 +82,7 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0912 -- a case an eve
 
 
 def describe_error(error: BaseException | str) -> str:
-    """Return the text of an error. A traceback is left out: it names folders of this machine."""
+    """Format an error without traceback, which would reveal folders of this machine."""
     text = str(error) or type(error).__name__
     return text.rstrip().splitlines()[-1] if "Traceback (most recent" in text else text
 
@@ -92,12 +92,12 @@ def _list_claim_notes(stage: str) -> list[str]:
 
 
 def format_row(stage: str, *cells: str) -> str:
-    """Line up what is said of a stage."""
+    """Format a line about a stage in aligned cells."""
     return f"{escape_text(stage):<10} {'  '.join(cells)}".rstrip()
 
 
 def format_progress(event: Progress | TuningProgress, ago: float = 0.0) -> str:
-    """Say how far a stage has come, of an event that was emitted so many seconds ago."""
+    """Format the progress of a stage from an event that was emitted `ago` seconds ago."""
     left = [] if event.remaining is None else _time_left(event.remaining - ago)
     if isinstance(event, Progress):
         counts = [] if event.done is None else [f"{event.done} of {event.total}"]
@@ -116,28 +116,28 @@ def format_progress(event: Progress | TuningProgress, ago: float = 0.0) -> str:
 
 
 def _time_left(value: float) -> list[str]:
-    """Return the seconds that are left, in whole ones; nothing where they are spent."""
+    """Format the remaining time in whole seconds; empty if it has passed."""
     return [f"{format_seconds(math.ceil(value))} left"] if value > 0 else []
 
 
 def _describe_tuned(event: Tuned) -> str:
-    """Say what this store has tuned; the rest is what others say."""
-    told = Shares(event.searched, event.measured, event.steady).told()
+    """Describe the shares that this store has tuned, and the number of unverified times."""
+    share_text = Shares(event.searched, event.measured, event.steady).told()
     claims = f"; {format_plural(event.claimed, 'time')} claimed, not measured"
-    return f"{told} here" + (claims if event.claimed else "")
+    return f"{share_text} here" + (claims if event.claimed else "")
 
 
 def _describe_builds(event: BuildStarted | BuildsFinished) -> str:
-    """Say which build begins, or what became of all of them."""
+    """Describe the start of a build, or the results of all of them."""
     if isinstance(event, BuildStarted):
         which = f"{escape_text(event.build or '')} ({event.number} of {event.total})"
         return f"== {which}  {escape_text(event.target)}  {escape_text(event.file, PATH_LIMIT)}"
     counts = Counter(build.result.replace("_", " ") for build in event.builds)
-    told = ", ".join(f"{number} {result}" for result, number in counts.items())
+    result_counts = ", ".join(f"{number} {result}" for result, number in counts.items())
     code = f" (exit code {event.exit_code})" if event.exit_code else ""
     return (
         f"{format_plural(len(event.builds), 'build')} in {format_seconds(event.seconds)}: "
-        f"{told}{code}"
+        f"{result_counts}{code}"
     )
 
 
@@ -148,12 +148,12 @@ def _describe_end(event: RunFinished) -> str:
         text = f"failed after {format_seconds(event.seconds)} (exit code {event.exit_code})"
         reason = (event.error or "").partition("\n")[0].partition("; ")[0]  # the error follows
         return f"{text}: {escape_text(reason)}" if reason else text
-    made = [
+    paths = [
         escape_text(path, PATH_LIMIT) for path in (event.package, event.lock) if path is not None
     ]
-    unlocked = f"; {escape_text(event.unlocked)}" if event.unlocked else ""
+    lock_note = f"; {escape_text(event.unlocked)}" if event.unlocked else ""
     return (
         f"done in {format_seconds(event.seconds)}"
-        + (f": {', '.join(made)}" if made else "")
-        + unlocked
+        + (f": {', '.join(paths)}" if paths else "")
+        + lock_note
     )

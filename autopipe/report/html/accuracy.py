@@ -1,4 +1,4 @@
-"""Outputs of the build compared with those of a reference."""
+"""The section on accuracy: outputs of the build compared with those of a reference."""
 
 from collections.abc import Iterator
 from math import inf
@@ -14,89 +14,94 @@ _HEADER = ("output", "case", "outcome", ">part of the allowed error", ">largest 
 
 
 _FAR = 10.0
-"""Times the allowed error."""
+"""Multiple of the tolerance from which an error is shown as a multiple."""
 
 
 def write_accuracy(view: BuildView) -> Markup:
-    """Return the worst case of each output, and all cases below."""
-    checked = view.report.verification
-    if checked is None:
+    """Write the worst case of each output, and all cases below."""
+    verification = view.report.verification
+    if verification is None:
         return Markup()
-    pairs = [(case, one) for case in (*checked.cases, *checked.special) for one in case.outputs]
-    skipped = [case.told for case in (*checked.cases, *checked.special) if case.skipped]
+    pairs = [
+        (case, one) for case in (*verification.cases, *verification.special) for one in case.outputs
+    ]
+    names = [case.told for case in (*verification.cases, *verification.special) if case.skipped]
     return join_lines(
-        make_element("p", _describe_reference(checked)),
-        _build_failure(checked),
-        make_table("Largest error by output", _HEADER, _list_worst_rows(checked))
+        make_element("p", _describe_reference(verification)),
+        _build_failure(verification),
+        make_table("Largest error by output", _HEADER, _list_worst_rows(verification))
         if pairs
         else None,
-        *(make_element("p", warning, class_="warning") for warning in checked.warnings),
+        *(make_element("p", warning, class_="warning") for warning in verification.warnings),
         make_details(
-            _describe_extent(checked),
+            _describe_extent(verification),
             make_table("Errors by case", _HEADER, (_build_row(*pair) for pair in pairs)),
-                make_element("p", f"Skipped: {', '.join(skipped)}") if skipped else None)
+                make_element("p", f"Skipped: {', '.join(names)}") if names else None)
         if pairs else None,
     )  # fmt: skip
 
 
-def _describe_reference(checked: Verification) -> str:
-    name = f"{checked.reference} {checked.reference_version}"
-    rounded = checked.rounded_by
-    off = "" if rounded is None else f" bfloat16 moves an output by {rounded:.2%} at most."
-    return f"Compared with {name} on {checked.extent}.{off}"
+def _describe_reference(verification: Verification) -> str:
+    name = f"{verification.reference} {verification.reference_version}"
+    rounding = verification.rounded_by
+    off = "" if rounding is None else f" bfloat16 moves an output by {rounding:.2%} at most."
+    return f"Compared with {name} on {verification.extent}.{off}"
 
 
-def _build_failure(checked: Verification) -> Markup:
-    """Return what fails, and how its cause is found."""
-    if checked.failure is None:
+def _build_failure(verification: Verification) -> Markup:
+    """Write the failure, and the command that finds its cause."""
+    if verification.failure is None:
         return Markup()
     command = make_element("code", "autopipe bisect FILE")
     return join_lines(
-        make_element("p", f"{checked.failure}.", class_="warning"),
+        make_element("p", f"{verification.failure}.", class_="warning"),
         make_element(
             "p", "Next: ", command, " finds the first kernel that computes something else."
         ),
     )
 
 
-def _describe_extent(checked: Verification) -> str:
-    """Count the cases that the table of all has."""
-    special = sum(not case.skipped for case in checked.special)
-    more = f", {format_plural(special, 'case')} with special values" if special else ""
-    return f"All of them: {checked.extent}{more}"
+def _describe_extent(verification: Verification) -> str:
+    """Describe the number of cases in the full table."""
+    special = sum(not case.skipped for case in verification.special)
+    special_text = f", {format_plural(special, 'case')} with special values" if special else ""
+    return f"All of them: {verification.extent}{special_text}"
 
 
-def _list_worst_rows(checked: Verification) -> Iterator[TableRow]:
-    """Yield for each output the case that fails most, or uses most of the allowed error."""
-    found: dict[str, tuple[CheckedCase, OutputComparison]] = {}
-    for case in checked.binding:
-        for one in case.outputs:
-            if one.output not in found or _rank_error(one) > _rank_error(found[one.output][1]):
-                found[one.output] = (case, one)
-    return (_build_row(*pair) for pair in found.values())
+def _list_worst_rows(verification: Verification) -> Iterator[TableRow]:
+    """Yield the case with the largest error relative to its tolerance, for each output."""
+    worst_cases: dict[str, tuple[CheckedCase, OutputComparison]] = {}
+    for case in verification.binding:
+        for output in case.outputs:
+            if output.output not in worst_cases or _rank_error(output) > _rank_error(
+                worst_cases[output.output][1]
+            ):
+                worst_cases[output.output] = (case, output)
+    return (_build_row(*pair) for pair in worst_cases.values())
 
 
-def _rank_error(one: OutputComparison) -> tuple[bool, float]:
-    failed = one.failure is not None
-    return failed, (one.max_abs or inf) if failed else (one.used or 0.0)
+def _rank_error(output: OutputComparison) -> tuple[bool, float]:
+    failed = output.failure is not None
+    return failed, (output.max_abs or inf) if failed else (output.used or 0.0)
 
 
-def _build_row(case: CheckedCase, one: OutputComparison) -> TableRow:
-    failed = one.failure is not None
+def _build_row(case: CheckedCase, output: OutputComparison) -> TableRow:
+    failed = output.failure is not None
     outcome = CaseOutcome.FAILED if failed else CaseOutcome.PASSED
     return TableRow((
-        one.output, case.told, Cell(str(outcome), mark="bad" if failed else "good"),
-        Cell(_format_used_part(one.used), one.used),
-        _build_error_cell(one.max_abs), _build_error_cell(one.max_rel),
-        _build_error_cell(one.tolerance.rtol), _build_error_cell(one.tolerance.atol), one.failure,
+        output.output, case.told, Cell(str(outcome), mark="bad" if failed else "good"),
+        Cell(_format_used_part(output.used), output.used),
+        _build_error_cell(output.max_abs), _build_error_cell(output.max_rel),
+        _build_error_cell(output.tolerance.rtol), _build_error_cell(output.tolerance.atol),
+        output.failure,
     ))  # fmt: skip
 
 
-def _format_used_part(used: float | None) -> str | None:
-    """Write a part of the allowed error; what is far beyond it as a multiple."""
-    if used is None:
+def _format_used_part(share: float | None) -> str | None:
+    """Format an error relative to its tolerance as a percentage, or as a multiple if large."""
+    if share is None:
         return None
-    return f"{used:.2%}" if used < _FAR else f"{used:.3g} times"
+    return f"{share:.2%}" if share < _FAR else f"{share:.3g} times"
 
 
 def _build_error_cell(value: float | None) -> Cell:

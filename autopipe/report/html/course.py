@@ -1,4 +1,4 @@
-"""Stages, gates and warnings of a run."""
+"""The sections on stages, gates and warnings of a run."""
 
 from autopipe.artifacts.benchmark import Outcome
 from autopipe.report.html.elements import Markup, join_lines, make_element, to_markup
@@ -11,17 +11,17 @@ _OUTCOMES = {Outcome.FAILED: "bad", Outcome.PASSED: "good"}
 
 
 def write_warnings(view: BuildView) -> Markup:
-    """Return all warnings, in order."""
-    made = (
+    """Write all warnings, in order."""
+    items = (
         make_element("li", make_element("b", one.stage), ": ", one.message)
         for one in view.report.warnings
     )
-    found = join_lines(*made)
-    return make_element("ul", found) if found else Markup()
+    content = join_lines(*items)
+    return make_element("ul", content) if content else Markup()
 
 
 def write_gates(view: BuildView) -> Markup:
-    """Return what became of each gate."""
+    """Write the outcome of each gate."""
     rows = [
         TableRow((gate.gate, Cell(str(gate.outcome), mark=_OUTCOMES.get(gate.outcome)), gate.found))
         for gate in view.report.gates
@@ -32,13 +32,13 @@ def write_gates(view: BuildView) -> Markup:
 
 
 def write_stages(view: BuildView) -> Markup:
-    """Return what became of each stage."""
+    """Write the result of each stage."""
     rows = []
     for stage in view.report.stages:
         time = "" if stage.seconds is None else format_seconds(stage.seconds)
         state = Cell(stage.state.replace("_", " "), mark=_STATES.get(stage.state))
-        said = stage.error or stage.summary
+        result = stage.error or stage.summary
         artifact = make_element("code", stage.digest[:12]) if stage.digest else to_markup("")
-        rows.append(TableRow((stage.stage, state, Cell(time, stage.seconds), said, artifact)))
+        rows.append(TableRow((stage.stage, state, Cell(time, stage.seconds), result, artifact)))
     header = ("stage", "state", ">time", "result", "artifact")
     return make_table("Stages", header, rows) if rows else Markup()

@@ -1,4 +1,4 @@
-"""HTML elements. Text is escaped wherever it is put in; only what an element returns is markup."""
+"""Build HTML elements. All text is escaped; only the result of an element is markup."""
 
 from html import escape as escape_markup
 from typing import Final
@@ -6,56 +6,56 @@ from typing import Final
 from autopipe.report.escape import escape_text
 
 Content = str | int | None
-"""Text, markup or a number; null is nothing."""
+"""Text, markup or a number; None is empty."""
 
 _LONG: Final = 2000
-"""Characters of a text, beyond which its middle is left out."""
+"""Characters of a text, beyond which its middle is omitted."""
 _VOID: Final = frozenset({"meta", "rect", "line", "path", "circle"})
 """Elements without children, of HTML and of SVG."""
 
 
 class Markup(str):
-    """HTML that is written as it is."""
+    """HTML that is written without escaping."""
 
     __slots__ = ()
 
 
 def make_element(tag: str, *children: Content, **attributes: Content) -> Markup:
-    """Return an element.
+    """Build an element.
 
-    Underscores in names of attributes stand for dashes, one at their end for nothing. An attribute
-    that is null is left out.
+    Underscores in names of attributes become dashes, except a trailing one, which is removed. None
+    omits an attribute.
     """
-    given = "".join(
+    attribute_text = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{to_markup(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
     if tag in _VOID and not children:
-        return Markup(f"<{tag}{given}/>" if tag != "meta" else f"<{tag}{given}>")
-    return Markup(f"<{tag}{given}>{join_markup(*children)}</{tag}>")
+        return Markup(f"<{tag}{attribute_text}/>" if tag != "meta" else f"<{tag}{attribute_text}>")
+    return Markup(f"<{tag}{attribute_text}>{join_markup(*children)}</{tag}>")
 
 
 def join_markup(*children: Content) -> Markup:
-    """Return contents one after the other."""
+    """Concatenate contents."""
     return Markup("".join(to_markup(child) for child in children))
 
 
 def join_lines(*children: Content) -> Markup:
-    """Return contents on a line each, as far as they are there."""
+    """Join nonempty contents by line breaks."""
     return Markup("\n".join(to_markup(child) for child in children if child))
 
 
 def to_markup(content: Content) -> Markup:
-    """Return content as markup: text without characters that control how it is shown."""
+    """Convert content to markup; text is escaped, including control characters."""
     if isinstance(content, Markup):
         return content
     return Markup("" if content is None else escape_markup(escape_text(str(content), _LONG)))
 
 
 def make_text_block(rows: tuple[str, ...] | list[str], most: int = 200) -> Markup:
-    """Return lines of text as they are; of too many, the first ones."""
-    kept = [to_markup(row) for row in rows[:most]]
+    """Build a preformatted block of at most `most` lines of text."""
+    lines = [to_markup(row) for row in rows[:most]]
     if len(rows) > most:
-        kept.append(to_markup(f"... and {len(rows) - most} more"))
-    return make_element("pre", Markup("\n".join(kept)))
+        lines.append(to_markup(f"... and {len(rows) - most} more"))
+    return make_element("pre", Markup("\n".join(lines)))

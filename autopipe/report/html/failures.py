@@ -1,4 +1,4 @@
-"""What was left out, what failed, and what is unsteady."""
+"""The section on dropped tasks, failures and unsteady measurements."""
 
 from collections.abc import Iterator
 
@@ -10,23 +10,23 @@ from autopipe.tasks.shares import format_percent_floored
 
 
 def write_failures(view: BuildView) -> Markup:
-    """Return a row for each task that was not tuned, and each schedule that failed."""
+    """Write a row for each task that was not tuned, and each schedule that failed."""
     report = view.report
     rows = list(_list_rows(report))
-    made = make_table("Left out, failed or rejected", ("kernel", "what", "why"), rows)
-    return join_lines(_describe_unsteady(report), made if rows else None)
+    table = make_table("Left out, failed or rejected", ("kernel", "what", "why"), rows)
+    return join_lines(_describe_unsteady(report), table if rows else None)
 
 
 def _describe_unsteady(report: RunReport) -> Markup | None:
-    """Return what share of the time lacks steady measurements."""
+    """Describe the share of the time without steady measurements."""
     if report.steady_share is None or report.steady_share >= 1:
         return None
     rest = (
         f"Repeats agree for {format_percent_floored(report.steady_share)} of the tuned "
         "kernels' time"
     )
-    claimed = f"; {report.claimed} kernels have times that were not measured here"
-    return make_element("p", f"{rest}{claimed if report.claimed else ''}.")
+    unverified_text = f"; {report.claimed} kernels have times that were not measured here"
+    return make_element("p", f"{rest}{unverified_text if report.claimed else ''}.")
 
 
 def _list_rows(report: RunReport) -> Iterator[TableRow]:

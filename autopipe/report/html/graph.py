@@ -1,4 +1,4 @@
-"""The model as it was compiled: kernels in layers, coloured by their share of the time."""
+"""The compiled model as a graph: kernels in layers, coloured by their share of the time."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -28,14 +28,14 @@ _LEGEND: Final = (
 
 
 def write_graph(view: BuildView) -> Markup:
-    """Return the graph of each function; that of `main` in the first library is open."""
-    drawn = [
+    """Draw the graph of each function; that of `main` in the first library is expanded."""
+    graphs = [
         _build_function_graph(view, graph, first=at == 0)
         for at, graph in enumerate(view.report.graphs)
     ]
-    if not drawn:
+    if not graphs:
         return Markup()
-    return join_lines(make_element("p", _LEGEND), *drawn)
+    return join_lines(make_element("p", _LEGEND), *graphs)
 
 
 def _build_function_graph(view: BuildView, graph: KernelGraph, *, first: bool) -> Markup:
@@ -64,7 +64,7 @@ def _draw_graph(view: BuildView, graph: KernelGraph, layout: Layout) -> Markup:
 
 
 def _call_shares(report: RunReport, graph: KernelGraph) -> list[float]:
-    """Return each call's part of the time; 0 where its task is not known."""
+    """Compute each call's share of the time; 0 if its task is unknown."""
     of_tasks = time_shares(report)
     calls = [max(task.calls, 1) for task in report.tasks]
     return [
@@ -76,7 +76,7 @@ def _call_shares(report: RunReport, graph: KernelGraph) -> list[float]:
 
 
 def _format_curve(points: Sequence[tuple[float, float]]) -> str:
-    """Return an edge as a path, from below its source to above its target."""
+    """Format an edge as an SVG path, from below its source to above its target."""
     return "".join(_list_curve_parts(points))
 
 
@@ -100,7 +100,7 @@ def _draw_box(
     heat = f"heat{sum(part >= step for step in _STEPS)}{' added' if call.added else ''}"
     name = name_kernel(call.kernel)
     nodes = ", ".join(call.nodes) or "no node is known"
-    told = f"{name}: {'added for ' if call.added else ''}{nodes}"
+    tooltip = f"{name}: {'added for ' if call.added else ''}{nodes}"
     shape = make_element("rect", x=f"{x - _WIDTH / 2:.0f}", y=f"{y - _HEIGHT / 2:.0f}",
                          width=_WIDTH, height=_HEIGHT, rx=4)  # fmt: skip
     second = f"{share:.1%}  {nodes}" if share else nodes
@@ -110,7 +110,7 @@ def _draw_box(
             "text", _shorten_text(second), x=f"{x:.0f}", y=f"{y + 11:.0f}", class_="nodes"
         ),
     )
-    inner = (make_element("title", told), shape, *texts)
+    inner = (make_element("title", tooltip), shape, *texts)
     if call.task is None:
         return make_element("g", *inner, class_=heat)
     return make_element("a", *inner, class_=heat, href=f"#{view.anchor(f'kernel-{call.task}')}")

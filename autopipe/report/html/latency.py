@@ -1,4 +1,4 @@
-"""Latency beside reference runtimes: bars with whiskers, and the same as tables."""
+"""The section on latency beside reference runtimes: bars with whiskers, and tables."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,14 +11,14 @@ from autopipe.report.units import format_plural, format_seconds
 
 
 def write_latency(view: BuildView) -> Markup:
-    """Return what the benchmark of this run measured."""
+    """Write the results of this run's benchmark."""
     benchmark = view.report.benchmark
     if benchmark is None:
-        skipped = any(
+        is_skipped = any(
             stage.stage == "benchmark" and stage.state == "skipped" for stage in view.report.stages
         )
         told_why = "This run measured nothing: times are never taken from the store."
-        return make_element("p", told_why) if skipped else Markup()
+        return make_element("p", told_why) if is_skipped else Markup()
     return join_lines(
         _describe_conditions(benchmark),
         _draw_bars((benchmark.ours, *benchmark.rivals)),
@@ -33,13 +33,13 @@ def write_latency(view: BuildView) -> Markup:
 
 def _describe_conditions(benchmark: BenchmarkReport) -> Markup:
     machine = benchmark.machine
-    disturbed = f" Disturbed: {benchmark.disturbed}." if benchmark.disturbed else ""
+    disturbance = f" Disturbed: {benchmark.disturbed}." if benchmark.disturbed else ""
     sizes = f", {format_sizes(benchmark.at_sizes[0].sizes)}" if benchmark.at_sizes else ""
     return make_element(
         "p",
         f"On {machine.gpu or machine.cpu}, {format_plural(benchmark.threads, 'thread')}{sizes}. "
         "Bars are "
-        f"medians, whiskers quartiles of all runs.{disturbed}",
+        f"medians, whiskers quartiles of all runs.{disturbance}",
     )
 
 
@@ -51,7 +51,7 @@ def _draw_bars(contenders: Sequence[TimedContender]) -> Markup:
 
 
 def _draw_bar(contender: TimedContender, longest: float) -> Markup:
-    """Return a contender's name, its times and its bar."""
+    """Draw the name, the times and the bar of a runtime."""
     latency = contender.latency
     low, median, high = (
         f"{98 * value / longest:.2f}" for value in (latency.low, latency.median, latency.high)
@@ -76,8 +76,11 @@ def _build_contender_table(benchmark: BenchmarkReport) -> Markup:
     rows = [TableRow((f"{benchmark.ours.name} {benchmark.ours.version}",
                  *_build_time_cells(benchmark.ours.latency), "", ""))]  # fmt: skip
     for rival in benchmark.rivals:
-        found = benchmark.comparisons[rival.name]
-        ratio, verdict = Cell(f"{found.ratio:.2f}", found.ratio), _build_verdict_cell(found.verdict)
+        comparison = benchmark.comparisons[rival.name]
+        ratio, verdict = (
+            Cell(f"{comparison.ratio:.2f}", comparison.ratio),
+            _build_verdict_cell(comparison.verdict),
+        )
         rows.append(
             TableRow(
                 (f"{rival.name} {rival.version}", *_build_time_cells(rival.latency), ratio, verdict)
@@ -96,7 +99,7 @@ def _build_verdict_cell(verdict: str) -> Cell:
 
 
 def _build_size_table(benchmark: BenchmarkReport) -> Markup:
-    """Return times at each size, of a model with dynamic dimensions."""
+    """Write times at each size, for a model with dynamic dimensions."""
     if not benchmark.at_sizes:
         return Markup()
     names = [rival.name for rival in benchmark.rivals]
@@ -116,7 +119,10 @@ def _list_size_rows(benchmark: BenchmarkReport, names: Sequence[str]) -> Iterato
             if name not in at.rivals:
                 cells += [Cell(""), Cell(""), Cell("")]
                 continue
-            theirs, found = at.rivals[name].median, at.comparisons[name]
-            cells += [Cell(format_seconds(theirs), theirs), Cell(f"{found.ratio:.2f}", found.ratio)]
-            cells.append(_build_verdict_cell(found.verdict))
+            theirs, comparison = at.rivals[name].median, at.comparisons[name]
+            cells += [
+                Cell(format_seconds(theirs), theirs),
+                Cell(f"{comparison.ratio:.2f}", comparison.ratio),
+            ]
+            cells.append(_build_verdict_cell(comparison.verdict))
         yield TableRow(cells)

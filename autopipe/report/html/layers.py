@@ -1,7 +1,7 @@
-"""A directed graph laid out in layers: each node below all that it reads (Sugiyama's method).
+"""Lay out a directed graph in layers, each node below its inputs (Sugiyama's method).
 
-Edges that cross layers are led through places of their own there. Nodes of a layer are ordered by
-the barycentres of their neighbours, and set as close to these as their widths allow.
+Edges that cross layers pass through dummy nodes there. Nodes of a layer are ordered by the
+barycentres of their neighbours, and placed as close to these as their widths allow.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from typing import Final
 
 _SWEEPS: Final = 8
 _MOST: Final = 20_000
-"""Places beyond which nothing is laid out."""
+"""Largest number of nodes, dummy nodes included, of a layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Centres of nodes, and the centres that each edge goes through, from source to target."""
+    """Centres of nodes, and the centres along each edge, from source to target."""
 
     centres: tuple[tuple[float, float], ...]
     edges: tuple[tuple[tuple[float, float], ...], ...]
@@ -25,7 +25,7 @@ class Layout:
 
 
 class _Layers:
-    """Places by layer, their neighbours above and below, and their positions."""
+    """Nodes by layer, their neighbours above and below, and their positions."""
 
     def __init__(self, reads: Sequence[Sequence[int]]) -> None:
         self.ranks: list[int] = []
@@ -44,7 +44,7 @@ class _Layers:
         self.x = [0.0] * len(self.ranks)
 
     def _insert_dummy_nodes(self, source: int, target: int) -> list[int]:
-        """Connect two nodes by a place in each layer between them."""
+        """Connect two nodes by a dummy node in each layer between them."""
         first, last = self.ranks[source] + 1, self.ranks[target]
         between = range(len(self.ranks), len(self.ranks) + last - first)
         self.ranks += range(first, last)
@@ -57,24 +57,24 @@ class _Layers:
         return chain
 
     def order(self) -> None:
-        """Sort each layer by the mean position of neighbours, downwards and upwards in turn."""
+        """Sort each layer by the mean position of neighbours, alternately down- and upwards."""
         for row in self.rows:
             self._number_row(row)
         for sweep in range(_SWEEPS):
-            down = sweep % 2 == 0
-            near = self.above if down else self.below
-            for row in self.rows if down else reversed(self.rows):
+            downwards = sweep % 2 == 0
+            near = self.above if downwards else self.below
+            for row in self.rows if downwards else reversed(self.rows):
                 row.sort(key=lambda place: self._compute_mean_position(near[place], self.x[place]))
                 self._number_row(row)
 
     def settle(self, widths: Sequence[float], gap: float) -> None:
-        """Set each layer as close to its neighbours as widths allow, in the order it has."""
+        """Place each layer as close to its neighbours as widths allow, keeping the order."""
         for sweep in range(_SWEEPS):
-            down = sweep % 2 == 0
-            near = self.above if down else self.below
-            for row in self.rows if down else reversed(self.rows):
-                wanted = [self._compute_mean_position(near[place], self.x[place]) for place in row]
-                for place, x in zip(row, _fit_positions(row, wanted, widths, gap), strict=True):
+            downwards = sweep % 2 == 0
+            near = self.above if downwards else self.below
+            for row in self.rows if downwards else reversed(self.rows):
+                targets = [self._compute_mean_position(near[place], self.x[place]) for place in row]
+                for place, x in zip(row, _fit_positions(row, targets, widths, gap), strict=True):
                     self.x[place] = x
 
     def _compute_mean_position(self, places: Sequence[int], otherwise: float) -> float:
@@ -88,9 +88,9 @@ class _Layers:
 def lay_out(
     reads: Sequence[Sequence[int]], *, width: float, height: float, gap: float
 ) -> Layout | None:
-    """Return where nodes of this size stand; None for a graph that is too large.
+    """Lay out nodes of one size; None for a graph that is too large.
 
-    `reads` names, for each node, the earlier ones that it reads.
+    `reads` lists, for each node, the earlier nodes that it reads.
     """
     layers = _Layers(reads) if len(reads) <= _MOST and _count_places(reads) <= _MOST else None
     if layers is None:
@@ -105,12 +105,12 @@ def lay_out(
         for x, rank in zip(layers.x, layers.ranks, strict=True)
     ]
     edges = tuple(tuple(points[place] for place in chain) for chain in layers.chains)
-    whole = len(layers.rows) * (height + gap)
-    return Layout(tuple(points[: len(reads)]), edges, right - left, whole)
+    total_height = len(layers.rows) * (height + gap)
+    return Layout(tuple(points[: len(reads)]), edges, right - left, total_height)
 
 
 def _count_places(reads: Sequence[Sequence[int]]) -> int:
-    """Return how many places nodes and edges take in all layers."""
+    """Count nodes and dummy nodes in all layers."""
     ranks: list[int] = []
     count = 0
     for sources in reads:
@@ -120,18 +120,18 @@ def _count_places(reads: Sequence[Sequence[int]]) -> int:
 
 
 def _fit_positions(
-    row: Sequence[int], wanted: Sequence[float], widths: Sequence[float], gap: float
+    row: Sequence[int], targets: Sequence[float], widths: Sequence[float], gap: float
 ) -> list[float]:
-    """Return positions in order, at least the widths apart, of least squared distance to `wanted`.
+    """Fit ordered positions, at least the widths apart, to `targets` by least squares.
 
-    Without the widths that is a regression to values that do not fall: neighbours that would swap
-    are pooled at their mean.
+    After subtracting the widths this is isotonic regression: adjacent violators are pooled at their
+    mean.
     """
     offsets = [0.0]
-    for one, other in pairwise(row):
-        offsets.append(offsets[-1] + (widths[one] + widths[other]) / 2 + gap)
+    for left, right in pairwise(row):
+        offsets.append(offsets[-1] + (widths[left] + widths[right]) / 2 + gap)
     pools: list[tuple[float, int]] = []
-    for value, offset in zip(wanted, offsets, strict=True):
+    for value, offset in zip(targets, offsets, strict=True):
         mean, count = value - offset, 1
         while pools and pools[-1][0] > mean:
             before, size = pools.pop()

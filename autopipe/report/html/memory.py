@@ -1,4 +1,4 @@
-"""Memory over a run: the results that later kernel calls still read."""
+"""The section on memory over a run: live results of kernel calls."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,53 +13,55 @@ from autopipe.report.html.view import BuildView
 from autopipe.report.units import format_plural
 
 _LISTED: Final = 10
-"""Results in the table, largest first."""
+"""Number of results in the table, largest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldResult:
-    """The results of a kernel call, and the calls while they are in memory."""
+    """The results of a kernel call, with their live range."""
 
     kernel: str
     bytes: int
     first: int
-    """Position of the call that makes them."""
+    """Position of the call that computes them."""
     last: int
-    """Position of the last call that reads them; of the last of all for results of the model."""
+    """Position of the last call that reads them; for results of the model, the last call of all."""
 
 
 def write_memory(view: BuildView) -> Markup:
-    """Return the course of memory of the first function, and its largest results."""
+    """Write the memory of the first function over its calls, and its largest results."""
     graphs = view.report.graphs[:1]
-    held = [one for graph in graphs for one in list_results(graph, view.report.tasks)]
-    course = count_held_bytes(held)
+    results = [one for graph in graphs for one in list_results(graph, view.report.tasks)]
+    course = count_held_bytes(results)
     most = max(course, default=0)
     if most <= 0:
         return Markup()
     graph, at = graphs[0], course.index(most)
-    told = (
+    text = (
         f"At most {_format_size(most)} of results are held at once, by call {at + 1} of "
         f"{len(course)}, {name_kernel(graph.calls[at].kernel)}, in {graph.library}. A result is "
         "held from the call that makes it to the last one that reads it, those of the model to the "
         "end. Inputs, weights and what a kernel takes for itself come on top."
     )
-    unknown = sum(not one.bytes for one in held)
+    unknown_count = sum(not one.bytes for one in results)
     return join_lines(
-        make_element("p", told),
+        make_element("p", text),
         make_element(
-            "p", f"{format_plural(unknown, 'call')} with results of an unknown size count as none."
+            "p",
+            f"{format_plural(unknown_count, 'call')} with results of an unknown size "
+            "count as none.",
         )
-        if unknown
+        if unknown_count
         else None,
         _draw_chart(course, most),
         make_table(
-            "Largest results", ("kernel", ">MiB", ">from call", ">to call"), _list_rows(held)
+            "Largest results", ("kernel", ">MiB", ">from call", ">to call"), _list_rows(results)
         ),
     )
 
 
 def list_results(graph: KernelGraph, tasks: Sequence[TaskReport]) -> list[HeldResult]:
-    """Return what each call of a graph makes, in the order of the calls."""
+    """List the results of each call of a graph, in the order of the calls."""
     sizes: dict[int | None, int] = {at: task.result_bytes for at, task in enumerate(tasks)}
     last = {place: len(graph.calls) - 1 for place in range(len(graph.calls))}
     last |= {read: at for at, call in enumerate(graph.calls) for read in call.reads}
@@ -74,12 +76,12 @@ def list_results(graph: KernelGraph, tasks: Sequence[TaskReport]) -> list[HeldRe
     ]
 
 
-def count_held_bytes(held: Sequence[HeldResult]) -> list[int]:
-    """Return the bytes in memory while each call runs."""
-    changes = [0] * (len(held) + 1)
-    for one in held:
-        changes[one.first] += one.bytes
-        changes[one.last + 1] -= one.bytes
+def count_held_bytes(results: Sequence[HeldResult]) -> list[int]:
+    """Count the live bytes during each call."""
+    changes = [0] * (len(results) + 1)
+    for result in results:
+        changes[result.first] += result.bytes
+        changes[result.last + 1] -= result.bytes
     return list(accumulate(changes[:-1]))
 
 
@@ -100,10 +102,10 @@ def _draw_chart(course: Sequence[int], most: int) -> Markup:
     )
 
 
-def _list_rows(held: Sequence[HeldResult]) -> Iterator[TableRow]:
-    for one in sorted(held, key=lambda one: -one.bytes)[:_LISTED]:
-        size = Cell(f"{one.bytes / 2**20:.3g}", one.bytes)
-        yield TableRow((one.kernel, size, Cell(one.first + 1), Cell(one.last + 1)))
+def _list_rows(results: Sequence[HeldResult]) -> Iterator[TableRow]:
+    for result in sorted(results, key=lambda one: -one.bytes)[:_LISTED]:
+        size = Cell(f"{result.bytes / 2**20:.3g}", result.bytes)
+        yield TableRow((result.kernel, size, Cell(result.first + 1), Cell(result.last + 1)))
 
 
 def _format_size(size: int) -> str:

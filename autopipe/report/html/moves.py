@@ -1,4 +1,4 @@
-"""Kernels that only move data into another layout."""
+"""The section on kernels that only transpose data."""
 
 from typing import Final
 
@@ -11,16 +11,16 @@ from autopipe.report.units import format_seconds
 
 _TRANSPOSES: Final = frozenset({"permute_dims", "layout_transform"})
 _FREE: Final = frozenset({"reshape", "squeeze", "expand_dims", "flatten"})
-"""Operators that change no order of elements."""
+"""Operators that keep the order of elements."""
 
 
 def write_moves(view: BuildView) -> Markup:
-    """Return the transposes that are left in the build, each as a kernel of its own."""
+    """Write the transposes that remain in the build as separate kernels."""
     report = view.report
-    added = {call.task for graph in report.graphs for call in graph.calls if call.added}
+    added_tasks = {call.task for graph in report.graphs for call in graph.calls if call.added}
     times, shares = sum_times(report), time_shares(report)
     rows = [
-        _build_row(task, time, share, added=at in added)
+        _build_row(task, time, share, added=at in added_tasks)
         for at, (task, time, share) in enumerate(zip(report.tasks, times, shares, strict=True))
         if _is_transpose(task)
     ]

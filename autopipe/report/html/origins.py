@@ -1,4 +1,4 @@
-"""What a build was made of and for: model, target, machine, versions, configuration."""
+"""The section on the origin of a build: model, target, machine, versions, configuration."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from autopipe.report.html.view import BuildView
 
 
 def write_origins(view: BuildView) -> Markup:
-    """Return where the model came from, what the build takes, and what it is for."""
+    """Write the sources, the signature and the configuration of a build."""
     report = view.report
     model = (report.configuration or {}).get("model")
     values: dict[str, Content] = {
@@ -30,9 +30,11 @@ def write_origins(view: BuildView) -> Markup:
 
 
 def _format_values(values: Mapping[str, Any] | None) -> Content:
-    """Return values by name on one line; what is empty says nothing."""
-    given = {name: value for name, value in (values or {}).items() if value not in (None, [], {})}
-    return ", ".join(f"{name} {_format_value(given[name])}" for name in sorted(given))
+    """Format values by name on one line; empty ones are omitted."""
+    nonempty = {
+        name: value for name, value in (values or {}).items() if value not in (None, [], {})
+    }
+    return ", ".join(f"{name} {_format_value(nonempty[name])}" for name in sorted(nonempty))
 
 
 def _format_value(value: object) -> str:
@@ -46,8 +48,8 @@ def _format_value(value: object) -> str:
 
 
 def _build_port_table(inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> Markup:
-    named = [("input", port) for port in inputs] + [("output", port) for port in outputs]
-    rows = [TableRow((kind, port.name, port.dtype, _format_shape(port))) for kind, port in named]
+    ports = [("input", port) for port in inputs] + [("output", port) for port in outputs]
+    rows = [TableRow((kind, port.name, port.dtype, _format_shape(port))) for kind, port in ports]
     header = ("", "name", "dtype", "shape")
     return make_table("Inputs and outputs", header, rows) if rows else Markup()
 

@@ -1,4 +1,4 @@
-"""How a build ended, and the figures that are asked for first."""
+"""The overview of a build: its outcome and its main figures."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +20,7 @@ _SOURCES: Final[dict[Origin, str]] = {
 
 
 def write_overview(view: BuildView) -> Markup:
-    """Return the reason of a failure first, then the main figures."""
+    """Write the reason of a failure first, then the main figures."""
     report = view.report
     return join_lines(
         _build_failure(report),
@@ -30,7 +30,7 @@ def write_overview(view: BuildView) -> Markup:
 
 
 def _build_failure(report: RunReport) -> Markup:
-    """Return why the run did not finish: its error, and the stage that it ended in."""
+    """Write the error of a failed run, and the stage that it ended in."""
     if report.error is None:
         return Markup()
     at = next((one.stage for one in report.stages if one.state in {"failed", "interrupted"}), None)
@@ -74,17 +74,21 @@ def _list_latency_figures(benchmark: BenchmarkReport | None) -> Iterator[tuple[s
     interval = f"{format_seconds(ours.low)} to {format_seconds(ours.high)}"
     yield "Latency", f"{format_seconds(ours.median)} ({interval})"
     if rival is not None:
-        found = benchmark.comparisons[rival]
-        yield f"Relative to {rival}", f"{found.ratio:.2f}, {found.verdict}"
+        comparison = benchmark.comparisons[rival]
+        yield f"Relative to {rival}", f"{comparison.ratio:.2f}, {comparison.verdict}"
 
 
 def _summarize_accuracy(report: RunReport) -> str:
-    checked = report.verification
-    assert checked is not None  # noqa: S101 -- the caller has looked
-    wrong = sum(case.outcome == "failed" for case in checked.binding)
+    verification = report.verification
+    assert verification is not None  # noqa: S101 -- the caller has checked
+    wrong = sum(case.outcome == "failed" for case in verification.binding)
     if wrong:
-        return f"{format_plural(wrong, 'case')} of {len(checked.binding)} failed"
-    return checked.summary() if any(case.outputs for case in checked.cases) else "nothing compared"
+        return f"{format_plural(wrong, 'case')} of {len(verification.binding)} failed"
+    return (
+        verification.summary()
+        if any(case.outputs for case in verification.cases)
+        else "nothing compared"
+    )
 
 
 def _count_kernels(report: RunReport) -> str:

@@ -1,4 +1,4 @@
-"""The page: its sections in order, its head, and what forbids it to load anything."""
+"""The page: its sections in order, its head, and the policy that forbids it to load anything."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +43,7 @@ SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Model and machine": write_origins,
     "Stages": write_stages,
 }
-"""What follows the overview of a build, by title; one without content is left out."""
+"""Sections after the overview of a build, by title; empty ones are omitted."""
 
 
 def build_page(*reports: RunReport) -> str:
@@ -59,18 +59,23 @@ def build_page(*reports: RunReport) -> str:
 
 
 def write_build(view: BuildView) -> Markup:
-    """Return a build: overview, links to its sections, sections."""
+    """Write a build: overview, links to its sections, sections."""
     report = view.report
     name = make_element("h1", report.pipeline or "pipeline", " ", _build_badge(report))
-    made = [(title, section) for title, write in SECTIONS.items() if (section := write(view))]
-    links = [make_element("a", title, href=f"#{_format_anchor(view, title)}") for title, _ in made]
+    written_sections = [
+        (title, section) for title, write in SECTIONS.items() if (section := write(view))
+    ]
+    links = [
+        make_element("a", title, href=f"#{_format_anchor(view, title)}")
+        for title, _ in written_sections
+    ]
     sections = [
         make_element(
             "section",
             join_lines(make_element("h2", title), section),
             id=_format_anchor(view, title),
         )
-        for title, section in made
+        for title, section in written_sections
     ]
     return make_element(
         "article",
@@ -84,7 +89,7 @@ def write_build(view: BuildView) -> Markup:
 
 
 def build_document(title: str, body: Markup) -> str:
-    """Return a whole document with the style sheet and the script, and nothing else to load."""
+    """Build a self-contained document with the style sheet and the script."""
     style, script = read_asset("style.css"), read_asset("script.js")
     policy = (
         f"default-src 'none'; style-src {_digest_for_csp(style)}; script-src "
@@ -111,7 +116,7 @@ def build_document(title: str, body: Markup) -> str:
 
 @cache
 def read_asset(name: str) -> Markup:
-    """Return a file that lies beside this one."""
+    """Read a file beside this one."""
     return Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
@@ -124,14 +129,14 @@ def _format_anchor(view: BuildView, title: str) -> str:
 
 
 def _build_badge(report: RunReport) -> Content:
-    """Return how the run ended; a file of a build does not say so."""
+    """Build the badge of the run's outcome, or of the origin for a file of a build."""
     mark = "good" if report.outcome == "finished" else "bad"
     word = report.outcome if report.origin == "run" else report.origin
     return make_element("span", word, class_=f"badge {mark}" if report.origin == "run" else "badge")
 
 
 def _build_overview(views: list[BuildView]) -> Markup:
-    """Return a row for each of several builds."""
+    """Build a table with a row for each of several builds."""
     header = ("build", "outcome", ">time", ">latency", ">ratio", "to")
     return make_element("section", make_table("Builds", header, _list_rows(views)))
 
@@ -145,10 +150,10 @@ def _list_rows(views: list[BuildView]) -> Iterator[TableRow]:
 
 
 def _build_ratio_cells(benchmark: BenchmarkReport | None) -> tuple[Content | Cell, ...]:
-    """Return the latency, and the ratio to the reference runtime that counts, with its name."""
+    """Build the cells of the latency, the ratio to the decisive reference runtime, and its name."""
     if benchmark is None:
         return None, None, None
     median, rival = benchmark.ours.latency.median, benchmark.counted_rival
     ratio = benchmark.comparisons[rival].ratio if rival else None
-    told = None if ratio is None else f"{ratio:.2f}"
-    return Cell(format_seconds(median), median), Cell(told, ratio), rival
+    ratio_text = None if ratio is None else f"{ratio:.2f}"
+    return Cell(format_seconds(median), median), Cell(ratio_text, ratio), rival

@@ -1,4 +1,4 @@
-"""Time of each kernel of the built model against what this machine reaches at best."""
+"""The section on the time of each kernel of the compiled model against its bound."""
 
 from typing import Final
 
@@ -15,12 +15,12 @@ _HEADER: Final = ("kernel", ">calls", ">measured", ">share", ">bound", ">times t
 
 
 def write_profile(view: BuildView) -> Markup:
-    """Return the kernels by what they take in the built model, the slowest first."""
+    """Write the kernels by their time in the compiled model, the slowest first."""
     profile = view.report.profile
     if profile is None:
         return Markup()
-    ordered = sorted(profile.kernels, key=lambda one: -one.seconds)
-    told = (
+    kernels = sorted(profile.kernels, key=lambda one: -one.seconds)
+    text = (
         f"{profile.library} on {format_plural(profile.threads, 'thread')}, {profile.runs} runs: "
         "a run "
         f"takes {format_seconds(profile.whole)}, its kernels {format_seconds(profile.sum)} in "
@@ -30,36 +30,36 @@ def write_profile(view: BuildView) -> Markup:
         "GB/s in a copy. A kernel takes less than that where Winograd needs fewer operations, "
         "where its operands lie in a cache, or where other programs slowed what was reached."
     )
-    rows = (_build_row(view, one, profile.sum) for one in ordered)
-    disturbed = f"Meanwhile {profile.disturbed}: times are longer than on a quiet machine."
+    rows = (_build_row(view, one, profile.sum) for one in kernels)
+    disturbance = f"Meanwhile {profile.disturbed}: times are longer than on a quiet machine."
     return join_lines(
-        make_element("p", told),
-        make_element("p", disturbed, class_="warning") if profile.disturbed else None,
+        make_element("p", text),
+        make_element("p", disturbance, class_="warning") if profile.disturbed else None,
         make_table("Kernels of the built model", _HEADER, rows),
     )
 
 
-def _build_row(view: BuildView, measured: KernelTime, total: float) -> TableRow:
-    task = _find_task(view.report, measured)
-    tuned = None if task is None else compute_tuned_time(task)
-    share = measured.seconds / total if total else 0.0
-    over = measured.seconds / measured.bound if measured.bound else None
-    anchor = view.anchor(f"kernel-{measured.task}")
-    name = name_kernel(measured.name)
+def _build_row(view: BuildView, kernel: KernelTime, total: float) -> TableRow:
+    task = _find_task(view.report, kernel)
+    tuned_time = None if task is None else compute_tuned_time(task)
+    share = kernel.seconds / total if total else 0.0
+    over = kernel.seconds / kernel.bound if kernel.bound else None
+    anchor = view.anchor(f"kernel-{kernel.task}")
+    name = name_kernel(kernel.name)
     link = make_element("a", name, href=f"#{anchor}") if task else name
     estimate = None if task is None or task.share is None else f"{task.share:.1%}"
     return TableRow((
-        link, Cell(measured.calls, measured.calls),
-        Cell(format_seconds(measured.seconds), measured.seconds), Cell(f"{share:.1%}", share),
-        Cell(format_seconds(measured.bound) if measured.bound else None, measured.bound),
+        link, Cell(kernel.calls, kernel.calls),
+        Cell(format_seconds(kernel.seconds), kernel.seconds), Cell(f"{share:.1%}", share),
+        Cell(format_seconds(kernel.bound) if kernel.bound else None, kernel.bound),
         _build_ratio_cell(over), Cell(estimate, task.share if task else None),
-        Cell(None if tuned is None else format_seconds(tuned), tuned),
-        _build_ratio_cell(measured.seconds / tuned if tuned else None),
+        Cell(None if tuned_time is None else format_seconds(tuned_time), tuned_time),
+        _build_ratio_cell(kernel.seconds / tuned_time if tuned_time else None),
     ))  # fmt: skip
 
 
-def _find_task(report: RunReport, measured: KernelTime) -> TaskReport | None:
-    at = measured.task
+def _find_task(report: RunReport, kernel: KernelTime) -> TaskReport | None:
+    at = kernel.task
     return None if at is None or not 0 <= at < len(report.tasks) else report.tasks[at]
 
 

@@ -1,4 +1,4 @@
-"""What changed since the last build of the same pipeline file in this store."""
+"""The section on changes since the last build of the same pipeline file in this store."""
 
 from autopipe.report.document import RunReport, TaskDifference
 from autopipe.report.html.elements import Markup, join_lines, make_element
@@ -8,7 +8,7 @@ from autopipe.report.units import format_seconds
 
 
 def write_since(view: BuildView) -> Markup:
-    """Return what each stage did otherwise, and the kernels that have other schedules or times."""
+    """Write the changed inputs of each stage, and the kernels with changed schedules or times."""
     since = view.report.since
     if since is None:
         return Markup()

@@ -1,4 +1,4 @@
-"""Tables of a page. They are whole without the page's script, which sorts and filters them."""
+"""Tables of a page. They are complete without the page's script, which sorts and filters them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from autopipe.report.html.elements import Content, Markup, join_lines, make_elem
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell; one without a key is sorted by its text."""
+    """A cell; without a key it is sorted by its text."""
 
     content: Content
     key: float | None = None
-    """What a number is sorted by."""
+    """Sort key of a number."""
     mark: str | None = None
     """Class of the style sheet, such as `good`."""
 
@@ -26,21 +26,21 @@ class TableRow:
 
 
 def make_table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) -> Markup:
-    """Return a table; a column whose name starts with `>` holds numbers.
+    """Build a table; a column with a name that starts with `>` holds numbers.
 
-    Columns without any content are left out.
+    Empty columns are omitted.
     """
-    given = [(row.mark, [_as_cell(cell) for cell in row.cells]) for row in rows]
-    used = [
+    cell_rows = [(row.mark, [_as_cell(cell) for cell in row.cells]) for row in rows]
+    columns = [
         at for at in range(len(header))
-        if not given or any(cells[at].content not in {None, ""} for _, cells in given)
+        if not cell_rows or any(cells[at].content not in {None, ""} for _, cells in cell_rows)
     ]  # fmt: skip
-    titles = make_element("tr", *(_make_header_cell(header[at]) for at in used))
+    titles = make_element("tr", *(_make_header_cell(header[at]) for at in columns))
     body = [
         make_element(
-            "tr", *(_make_cell(cells[at], _is_number(header[at])) for at in used), class_=mark
+            "tr", *(_make_cell(cells[at], _is_number(header[at])) for at in columns), class_=mark
         )
-        for mark, cells in given
+        for mark, cells in cell_rows
     ]
     inner = join_lines(make_element("caption", caption), make_element("thead", titles),
                   make_element("tbody", join_lines(*body)))  # fmt: skip
@@ -49,7 +49,7 @@ def make_table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) ->
 
 
 def make_fact_list(values: Mapping[str, Content]) -> Markup:
-    """Return names with their values; those without a value are left out."""
+    """Build a list of names with their values; empty values are omitted."""
     pairs = [
         make_element("div", make_element("dt", name), make_element("dd", value))
         for name, value in values.items()
@@ -59,7 +59,7 @@ def make_fact_list(values: Mapping[str, Content]) -> Markup:
 
 
 def make_details(summary: Content, *children: Content, **attributes: Content) -> Markup:
-    """Return contents that are folded away."""
+    """Build collapsed contents."""
     return make_element("details", make_element("summary", summary), *children, **attributes)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of a build: how each is scheduled, how long it takes, and what it computes."""
+"""The section on kernels of a build: schedule, time and computation of each."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ from autopipe.report.html.view import BuildView
 from autopipe.report.units import format_count, format_plural, format_seconds
 
 _NODES: Final = 4
-"""Nodes that a row names; its details name all."""
+"""Largest number of nodes in a row; its details list all."""
 
 
 def write_tasks(view: BuildView) -> Markup:
-    """Return the kernels, the slowest first."""
+    """Write the kernels, the slowest first."""
     report = view.report
     if not report.tasks:
         return Markup()
@@ -35,7 +35,7 @@ def write_tasks(view: BuildView) -> Markup:
               ">GFLOPS", ">GB/s", ">estimate", "nodes")  # fmt: skip
     rows = (_build_row(view, at, times[at], shares[at]) for at in order)
     return join_lines(
-        make_element("p", told) if (told := _explain_times(report, times)) else None,
+        make_element("p", text) if (text := _explain_times(report, times)) else None,
         make_table("Kernels", header, rows),
         _build_engine_table(
             [report.tasks[at] for at in kernels], [shares[at] for at in kernels], column
@@ -44,23 +44,23 @@ def write_tasks(view: BuildView) -> Markup:
 
 
 def list_kernels(report: RunReport) -> list[int]:
-    """Return the positions of the tasks that the build calls kernels of.
+    """Return the positions of the tasks that the build calls as kernels.
 
-    TVM makes a view of a task that only reshapes. Where the task of a call is not known, all count.
+    TVM turns a task that only reshapes into a view. If the task of a call is unknown, all count.
     """
-    called = {call.task for graph in report.graphs for call in graph.calls}
-    known = bool(called) and None not in called
-    return [at for at in range(len(report.tasks)) if at in called or not known]
+    called_tasks = {call.task for graph in report.graphs for call in graph.calls}
+    is_complete = bool(called_tasks) and None not in called_tasks
+    return [at for at in range(len(report.tasks)) if at in called_tasks or not is_complete]
 
 
 def time_shares(report: RunReport) -> list[float]:
-    """Return each task's part of the time of all; one without a time weighs as estimated."""
+    """Compute each task's share of the total time; tasks without a time use their estimate."""
     tasks, times = report.tasks, sum_times(report)
-    timed = sum(time for time in times if time is not None)
-    known = sum(
+    timed_total = sum(time for time in times if time is not None)
+    timed_share = sum(
         task.share or 0.0 for task, time in zip(tasks, times, strict=True) if time is not None
     )
-    scale = timed / known if timed and known else 1.0
+    scale = timed_total / timed_share if timed_total and timed_share else 1.0
     weights = [
         (task.share or 0.0) * scale if time is None else time
         for task, time in zip(tasks, times, strict=True)
@@ -70,52 +70,54 @@ def time_shares(report: RunReport) -> list[float]:
 
 
 def sum_times(report: RunReport) -> list[float | None]:
-    """Return the seconds of all calls of each task in one run; null where nothing measured them.
+    """Return the seconds of all calls of each task in one run; None for unmeasured tasks.
 
-    They are those of the built model where it was profiled, else those of tuning.
+    They are those of the profiled model if there is a profile, otherwise those of tuning.
     """
-    profiled: dict[int | None, float] = defaultdict(float)
+    profiled_seconds: dict[int | None, float] = defaultdict(float)
     for kernel in report.profile.kernels if report.profile else ():
-        profiled[kernel.task] += kernel.seconds
-    return [profiled.get(at, compute_tuned_time(task)) for at, task in enumerate(report.tasks)]
+        profiled_seconds[kernel.task] += kernel.seconds
+    return [
+        profiled_seconds.get(at, compute_tuned_time(task)) for at, task in enumerate(report.tasks)
+    ]
 
 
 def compute_tuned_time(task: TaskReport) -> float | None:
-    """Return the seconds of all calls: inside the model where tuning measured that."""
-    one = task.in_model or task.seconds
-    return None if one is None else one * task.calls
+    """Return the tuned seconds of all calls, preferably those measured inside the model."""
+    seconds = task.in_model or task.seconds
+    return None if seconds is None else seconds * task.calls
 
 
 def _explain_times(report: RunReport, times: Sequence[float | None]) -> str | None:
     tasks = report.tasks
-    untimed = [task for task, time in zip(tasks, times, strict=True) if time is None]
-    estimated = sum(task.share is not None for task in untimed)
-    if len(untimed) == len(tasks):
+    untimed_tasks = [task for task, time in zip(tasks, times, strict=True) if time is None]
+    estimated_count = sum(task.share is not None for task in untimed_tasks)
+    if len(untimed_tasks) == len(tasks):
         guess = "Nothing measured them: shares are estimated from operations and bytes"
-        return f"{guess}; `autopipe report --profile` measures them." if estimated else None
+        return f"{guess}; `autopipe report --profile` measures them." if estimated_count else None
     parts = [f"Times are {'of the profiled run' if report.profile else 'as tuning measured them'}"]
     if inside := 0 if report.profile else sum(task.in_model is not None for task in tasks):
         parts.append(f"{inside} of {len(tasks)} inside the whole model")
-    if estimated:
-        parts.append(f"{estimated} of {len(tasks)} were not timed and weigh as estimated")
-    unknown = len(untimed) - estimated
-    parts += [f"nothing is known of {unknown} of {len(tasks)}"] if unknown else []
+    if estimated_count:
+        parts.append(f"{estimated_count} of {len(tasks)} were not timed and weigh as estimated")
+    unknown_count = len(untimed_tasks) - estimated_count
+    parts += [f"nothing is known of {unknown_count} of {len(tasks)}"] if unknown_count else []
     return "; ".join(parts) + ". GB/s counts each argument once."
 
 
 def _build_row(view: BuildView, at: int, every: float | None, share: float) -> TableRow:
     task = view.report.tasks[at]
-    one = None if every is None else every / max(task.calls, 1)
+    call_time = None if every is None else every / max(task.calls, 1)
     estimate = None if task.share is None or every is None else f"{task.share:.1%}"
-    known = every is not None or task.share is not None
-    more = f" and {len(task.nodes) - _NODES} more" if len(task.nodes) > _NODES else ""
+    has_share = every is not None or task.share is not None
+    remaining_nodes = f" and {len(task.nodes) - _NODES} more" if len(task.nodes) > _NODES else ""
     return TableRow((
         Cell(make_details(task.name, _build_details(task), id=view.anchor(f"kernel-{at}"))),
         Cell(task.calls, task.calls), task.engine, task.implementation,
-        _build_time_cell(one), _build_time_cell(every),
-        Cell(join_markup(_draw_meter(share), f" {share:.1%}"), share) if known else None,
-        _build_rate_cell(task.flops, one), _build_rate_cell(task.bytes, one),
-        Cell(estimate, task.share), f"{', '.join(task.nodes[:_NODES])}{more}",
+        _build_time_cell(call_time), _build_time_cell(every),
+        Cell(join_markup(_draw_meter(share), f" {share:.1%}"), share) if has_share else None,
+        _build_rate_cell(task.flops, call_time), _build_rate_cell(task.bytes, call_time),
+        Cell(estimate, task.share), f"{', '.join(task.nodes[:_NODES])}{remaining_nodes}",
     ))  # fmt: skip
 
 
@@ -138,7 +140,7 @@ def _draw_meter(share: float) -> Markup:
 
 
 def _build_details(task: TaskReport) -> Markup:
-    """Return all that is known of a kernel."""
+    """Write the details of a kernel."""
     values: dict[str, Content] = {
         "why this schedule": task.reason,
         "not tuned": task.dropped,
@@ -166,17 +168,17 @@ def _list_titled_block(title: str, rows: tuple[str, ...]) -> Iterator[Markup]:
 def _build_engine_table(
     tasks: Sequence[TaskReport], shares: Sequence[float], column: str
 ) -> Markup:
-    """Return which engines and implementations hold how much of the time."""
-    known = sum(shares) > 0
+    """Write the share of the time by engine and implementation."""
+    has_shares = sum(shares) > 0
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for task, share in zip(tasks, shares, strict=True):
         groups[task.engine, task.implementation].append(share)
-    ordered = sorted(groups.items(), key=lambda item: (-sum(item[1]), item[0]))
+    sorted_groups = sorted(groups.items(), key=lambda item: (-sum(item[1]), item[0]))
     rows = (
         TableRow((engine, implementation, Cell(len(some), len(some)),
              Cell(join_markup(_draw_meter(sum(some)), f" {sum(some):.1%}"), sum(some))
-             if known else None))
-        for (engine, implementation), some in ordered
+             if has_shares else None))
+        for (engine, implementation), some in sorted_groups
     )  # fmt: skip
     title = f"Schedules of {format_plural(len(tasks), 'kernel')}"
     return make_table(title, ("engine", "implementation", ">kernels", column), rows)

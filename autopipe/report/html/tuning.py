@@ -1,4 +1,4 @@
-"""The course of tuning: estimated time of all tuned kernels with the best schedules so far."""
+"""The section on tuning: time of all tuned kernels with the best schedules over time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,17 +12,17 @@ from autopipe.report.html.view import BuildView
 from autopipe.report.units import format_seconds
 
 _COLOURS: Final = 5
-"""Colours of the style sheet, which repeat."""
+"""Number of colours in the style sheet, which repeat."""
 
 
 def write_tuning(view: BuildView) -> Markup:
-    """Return the curves of all engines, and the same in figures."""
+    """Draw the curves of all engines, and tabulate their figures."""
     course = view.report.tuning
     if course is None:
         return Markup()
-    told = f"Tuning took {format_seconds(course.seconds)}: {course.ended}. "
+    text = f"Tuning took {format_seconds(course.seconds)}: {course.ended}. "
     return join_lines(
-        make_element("p", f"{told}A curve is the time of all tuned kernels with the best "
+        make_element("p", f"{text}A curve is the time of all tuned kernels with the best "
                           "schedules so "
                      "far, from the first time of each."),
         _draw_chart(course),
@@ -32,7 +32,7 @@ def write_tuning(view: BuildView) -> Markup:
 
 
 def _build_headroom_table(tasks: Sequence[TaskHeadroom]) -> Markup:
-    """Return what is left to gain in each task."""
+    """Tabulate the headroom of each task."""
     rows = []
     for task in order_headroom(tasks):
         values = (task.share, task.untuned, task.tuned, task.bound, task.left, task.trials)
@@ -62,7 +62,7 @@ def _draw_chart(course: TuningCourse) -> Markup:
 
 
 def _format_steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> Markup:
-    """Return a curve that falls where a better schedule was found, and is flat elsewhere."""
+    """Format a step curve that falls at each better schedule."""
     first, *rest = (
         (100 * at / last, 2 + 96 * (1 - (y - lowest) / spread)) for at, y in curve.points
     )
@@ -77,12 +77,12 @@ def _build_engine_table(course: TuningCourse) -> Markup:
 
 
 def _build_row(at: int, curve: TuningCurve) -> TableRow:
-    (_, first), (gained, best) = curve.points[0], curve.points[-1]
+    (_, first), (last_gain, best) = curve.points[0], curve.points[-1]
     line = make_element("path", d="M0 5H20", class_=f"line{at % _COLOURS}")
     key = make_element("svg", line, class_="key", width=20, height=10, aria_hidden="true")
     return TableRow((
         join_markup(key, " ", curve.engine),
         Cell(curve.trials, curve.trials), Cell(curve.failed, curve.failed),
         Cell(format_seconds(first), first), Cell(format_seconds(best), best),
-        Cell(format_seconds(gained), gained),
+        Cell(format_seconds(last_gain), last_gain),
     ))  # fmt: skip

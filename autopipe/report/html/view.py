@@ -1,4 +1,4 @@
-"""What a section of a page is made from."""
+"""The input of a page's sections."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from autopipe.report.document import RunReport
 
 @dataclass(frozen=True, slots=True)
 class BuildView:
-    """A build on a page, which may show several."""
+    """One build of a page that may show several."""
 
     report: RunReport
     prefix: str = ""
-    """What the anchors of the build begin with."""
+    """Prefix of the build's anchors."""
 
     def anchor(self, name: str) -> str:
         """Return the identifier of an element of this build."""
