@@ -87,7 +87,7 @@ def describe_passes() -> str:
         _HEAD,
         "\n## Stage *import*: the ONNX graph\n",
         _HEADER,
-        *_rows((one.name, one.reason, "") for one in cleanup.CLEANUP),
+        *_rows((one.name, one.reason, one.describe_condition()) for one in cleanup.CLEANUP),
         _IMPORTED,
         *_phases("Stage *optimize*: ops in their final layouts", lists.OPTIMIZE),
         *_phases("Stage *lower*: ops to kernels", lists.LOWER),

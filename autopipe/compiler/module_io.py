@@ -10,6 +10,7 @@ import tvm
 from tvm_ffi import serialization
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
+from autopipe.compiler.graph.shared_types import share_types
 from autopipe.host.copy_file import LongWriter
 from autopipe.runtime.weights import write_weights
 from autopipe.store import arrays
@@ -19,8 +20,8 @@ _OF_THIS_TVM: Final = f'"metadata":{{"tvm_version":"{tvm.__version__}"}}}}'
 
 
 def save_module(module: tvm.IRModule, path: Path) -> None:
-    """Write an IRModule as TVM's own JSON."""
-    path.write_text(tvm.ir.save_json(module), encoding="utf-8")
+    """Write an IRModule as TVM's own JSON, with each type of its graph once."""
+    path.write_text(tvm.ir.save_json(share_types(module)), encoding="utf-8")
 
 
 def load_module(path: Path) -> tvm.IRModule:

@@ -60,6 +60,7 @@ from autopipe.compiler.passes.insert_schedules import insert_schedules
 from autopipe.compiler.passes.keep_growth_apart import keep_growth_apart
 from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.compiler.passes.lift_weights import lift_weights
+from autopipe.compiler.passes.mark_weight_buffers import mark_weight_buffers
 from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
 from autopipe.compiler.passes.replace_copies_by_views import RESHAPE, replace_copies_by_views
@@ -242,9 +243,7 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
     PassPhase(
         "kernels for schedules",
         (
-            tvm_pass(
-                transform.AttachAttrLayoutFreeBuffers, "schedules may choose the layout of weights"
-            ),
+            module_pass(mark_weight_buffers, "schedules may choose the layout of weights"),
             tvm_pass(transform.DeadCodeElimination, "copies without a use are dropped"),
             module_pass(compute_sizes_first, "fusion may put a size behind the tensor that has it"),
             NamedPass(

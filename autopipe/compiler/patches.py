@@ -151,6 +151,29 @@ def iterate_arrays() -> None:
     setattr(Array, "__iter__", iterate)  # noqa: B010 - of a class of theirs
 
 
+def compare_variables() -> None:
+    """Make variables that hold tensors equal if they are the same, without asking for more.
+
+    TVM looks first whether a variable is a number, of which `==` makes an expression. That takes
+    ten times as long as the comparison, and dictionaries by variables compare them millions of
+    times.
+
+    It can go once TVM compares variables of tensors at once.
+    """
+    from tvm.ir import TupleType, Var
+    from tvm.relax import TensorType
+    from tvm_ffi import Object
+
+    of_numbers, tensors = Var.__eq__, (TensorType, TupleType)
+
+    def compare(variable: Any, other: object) -> Any:  # noqa: ANN401 - an expression of numbers
+        if type(variable.ty) in tensors:
+            return Object.__eq__(variable, other)
+        return of_numbers(variable, other)
+
+    setattr(Var, "__eq__", compare)  # noqa: B010 - of a class of theirs
+
+
 class _OrderedSet(dict[object, None]):
     """What `tvm.relax.utils` uses of a set, in the order in which elements were added."""
 

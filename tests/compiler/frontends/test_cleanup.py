@@ -233,7 +233,8 @@ def test_passes_are_watched_and_written_without_weights(tmp_path):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with observe_passes(tmp_path) as observer:
         clean_model(model, {})
-    assert list(observer.times) == list(dict.fromkeys(one.name for one in CLEANUP))
+    wanted = [one.name for one in CLEANUP if not one.rewrites]  # it has nothing quantized
+    assert list(observer.times) == list(dict.fromkeys(wanted))
     texts = {path.name: path.read_text() for path in tmp_path.iterdir()}
     simplified = next(text for name, text in texts.items() if "simplify" in name)
     assert "Identity" not in simplified

@@ -146,6 +146,7 @@ class Call(Expr):
         args: Iterable[Expr],
         attrs: object = None,
         ty_args: Iterable[Type] | None = None,
+        span: object = None,
         ret_ty: Type | str | None = None,
     ) -> None: ...
 

@@ -64,18 +64,7 @@ def infer_strictly(model: ModelProto) -> ModelProto:
 
 
 def _infer_once(model: ModelProto, *, strict: bool) -> ModelProto:
-    known = onnx.shape_inference.infer_shapes(model)
-    shapes = _read_shapes(known)
-    long = {name for name, shape in shapes.items() if len(shape) == 1 and shape[0] > _LONG}
-    copy = model
-    if long or any(_may_mislead(node) for graph in list_graphs(model.graph) for node in graph.node):
-        copy = onnx.ModelProto()
-        copy.CopyFrom(known if long else model)
-        ranks = _read_ranks(known)
-        for graph in list_graphs(copy.graph):
-            _hide_long(graph, long, shapes)
-            _put_barriers(graph, ranks)
-        copy.opset_import.add(domain=_UNKNOWN, version=1)
+    copy = _stop_values(model, onnx.shape_inference.infer_shapes(model))
     modes = {"check_type": strict, "strict_mode": strict}
     try:
         inferred = onnx.shape_inference.infer_shapes(copy, **modes, data_prop=True)
@@ -83,6 +72,8 @@ def _infer_once(model: ModelProto, *, strict: bool) -> ModelProto:
         if strict and _PROPAGATED not in str(error):
             raise
         inferred = onnx.shape_inference.infer_shapes(copy, **modes)
+    if copy is model:
+        return inferred
     for graph in list_graphs(inferred.graph):
         _drop_barriers(graph)
         for node in graph.node:
@@ -90,6 +81,41 @@ def _infer_once(model: ModelProto, *, strict: bool) -> ModelProto:
                 node.ClearField("domain")
     del inferred.opset_import[len(model.opset_import) :]
     return inferred
+
+
+def _stop_values(model: ModelProto, known: ModelProto) -> ModelProto:
+    """Return a model with barriers and without operators of long lists, itself if it needs none.
+
+    `known` is the model with its types as far as they follow without values.
+    """
+    long = _list_long(known)
+    nodes = (node for graph in list_graphs(model.graph) for node in graph.node)
+    if not long and not any(map(_may_mislead, nodes)):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(known if long else model)
+    shapes, ranks = _read_shapes(known) if long else {}, _read_ranks(known)
+    for graph in list_graphs(copy.graph):
+        _hide_long(graph, long, shapes)
+        _put_barriers(graph, ranks)
+    copy.opset_import.add(domain=_UNKNOWN, version=1)
+    return copy
+
+
+def _list_long(inferred: ModelProto) -> set[str]:
+    """Return the names of long lists, stored or computed."""
+    found: set[str] = set()
+    for graph in list_graphs(inferred.graph):
+        found.update(
+            tensor.name
+            for tensor in graph.initializer
+            if len(tensor.dims) == 1 and tensor.dims[0] > _LONG
+        )
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            dims = value.type.tensor_type.shape.dim
+            if len(dims) == 1 and dims[0].dim_value > _LONG:
+                found.add(value.name)
+    return found
 
 
 def _read_shapes(inferred: ModelProto) -> dict[str, tuple[int, ...]]:

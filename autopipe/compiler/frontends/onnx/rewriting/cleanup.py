@@ -105,7 +105,11 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
     OnnxPass(_expand_operators, "ONNX's own body takes the place of an operator without converter"),
     OnnxPass(_fold_empty_tensors, "a tensor without elements is a constant"),
     OnnxPass(_attach_weights, "what is computed of weights can be folded"),
-    OnnxPass(_fuse_quantized, "quantized operators compute with integers, not with floats"),
+    OnnxPass(
+        _fuse_quantized,
+        "quantized operators compute with integers, not with floats",
+        quantized_products.REWRITTEN,
+    ),
     OnnxPass(_clear_output_shapes, "the shapes that a file declares may be wrong"),
     OnnxPass(_simplify_repeatedly, "constants are folded, and nodes that do nothing are dropped"),
     OnnxPass(_flatten_control_flow, "known branches are taken, and short loops unrolled"),
@@ -129,7 +133,10 @@ def clean_model(
     """
     rewrite = GraphRewrite(model, weights)
     for one in count_each("clean-up passes run", CLEANUP, is_even=False):
-        before = len(rewrite.model.graph.node)
+        nodes = rewrite.model.graph.node
+        if one.rewrites and one.rewrites.isdisjoint(node.op_type for node in nodes):
+            continue
+        before = len(nodes)
         with observe_pass(one.name, rewrite.print_graph):
             one.apply(rewrite)
         _LOG.debug("pass %s: %d nodes, then %d", one.name, before, len(rewrite.model.graph.node))

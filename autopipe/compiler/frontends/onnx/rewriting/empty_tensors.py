@@ -157,16 +157,19 @@ def _insert_constants(graph: GraphProto, node: NodeProto, values: Mapping[str, A
 
 def _clamp_starts(graph: GraphProto, inferred: GraphProto) -> bool:
     """Have steps back start within the tensor: ONNX's inference takes a start below it for none."""
+    slices = [node for node in graph.node if node.op_type == "Slice"]
+    if not slices:
+        return False
     stored = {tensor.name: tensor for tensor in graph.initializer}
     known = {
         value.name: shapes.read_value_shape(value)
         for value in (*inferred.input, *inferred.value_info)
     }
     changed = False
-    for node in graph.node:
+    for node in slices:
         given = {slot: name for slot, name in enumerate(node.input) if name and slot}
         slots = {slot: stored[name] for slot, name in given.items() if name in stored}
-        sizes = known.get(node.input[0]) if node.op_type == "Slice" else None
+        sizes = known.get(node.input[0])
         if sizes is None or _STEPS not in slots or len(slots) < len(given):
             continue
         starts, _, axes, steps = (

@@ -46,8 +46,15 @@ class OnnxPass:
 
     apply: Callable[[GraphRewrite], None]
     reason: str
+    rewrites: frozenset[str] = frozenset()
+    """Operators without any of which it would change nothing, so that it is skipped."""
 
     @property
     def name(self) -> str:
         """Return its name, which is that of its function."""
         return self.apply.__name__.removeprefix("_")
+
+    def describe_condition(self) -> str:
+        """Return when it is run, for the reference page; empty if always."""
+        operators = ", ".join(f"`{name}`" for name in sorted(self.rewrites))
+        return operators and f"the graph has {operators}"

@@ -18,6 +18,8 @@ from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import BYTES,
 
 _EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
 """Operators that none are left of."""
+REWRITTEN = _EXPANDED | {"DequantizeLinear"}
+"""Operators of which a graph has one if it has anything to fuse."""
 
 _INTEGER = {"Conv": "ConvInteger", "MatMul": "MatMulInteger", "Gemm": "MatMulInteger"}
 
