@@ -1,4 +1,4 @@
-"""Limits the memory that a model may ask for: a small file can name tensors that fill a machine.
+"""Bound the memory of a model: a small file can declare tensors that exceed a machine's memory.
 
 Two sums have a limit. The first is the size of all values that are computed from constants alone,
 since import and clean-up fold them into the model. The second is the size of all values that are
@@ -18,28 +18,28 @@ class Bounds:
     """The limits in bytes. A multiple of the size of the weights is added to each."""
 
     folded: int = 2**30
-    """Computed of constants alone: weights of half of the published networks, made of nothing."""
+    """Values folded from constants: generated weights of half of the published networks."""
     folded_share: int = 8
-    """A quantized weight becomes four times as large, and may be turned around as well."""
+    """A dequantized weight is four times as large, and may also be transposed."""
     alive: int = 2**31
-    """Of tensors that are alive at once."""
+    """Tensors that are live at the same time."""
     alive_share: int = 64
-    """The first layers of a network widen its input by about ten."""
+    """The first layers of a network enlarge its input about tenfold."""
     weights: int = 2**32
-    """Of weights that are drawn, since the file holds none."""
+    """Synthesized weights."""
     imported: int = 2**32
-    """That import may take beside the model, for graphs, shapes and constants."""
+    """Memory of the import beside the model, for graphs, shapes and constants."""
     imported_share: int = 16
-    """Copies of the weights: as they are read, folded, and in the module, in float64 at times."""
+    """Copies of the weights: read, folded, and in the module, partly in float64."""
     nodes: int = 2**17
-    """Of a graph, once local functions are put in place; the largest that are published have a
-    sixth of it."""
+    """Nodes of a graph after inlining of local functions; the largest published ones have a sixth
+    of it."""
     bodies: int = 2**10
     """Branches and bodies, each of which becomes a function; published models have tens."""
     rounds: int = 2**20
-    """Of a loop over constants alone, which the build runs; one takes some microseconds."""
+    """Rounds of a loop over constants, which the build runs; one takes some microseconds."""
     machine_share: int = 2
-    """No more than one part in so many of the machine's memory: a stage holds a model twice."""
+    """Divisor of the machine's memory: a stage holds a model twice."""
 
 
 BOUNDS: Final = Bounds()
@@ -50,69 +50,69 @@ class Computation:
     """One computation of a model."""
 
     what: str
-    """What it is called in messages."""
+    """Its label in messages."""
     inputs: tuple[str, ...]
     outputs: Mapping[str, int]
-    """Bytes of each result whose size is known."""
+    """Bytes of each result of known size."""
     constant: bool = False
-    """Whether it needs nothing of what the model is given."""
+    """Whether it depends on no input of the model."""
 
 
 def check_memory(
     steps: Sequence[Computation],
     *,
-    given: Mapping[str, int],
-    stored: int,
-    returned: Collection[str],
+    input_bytes: Mapping[str, int],
+    weight_bytes: int,
+    output_names: Collection[str],
     bounds: Bounds = BOUNDS,
 ) -> None:
-    """Raise `ModelError` for a model whose tensors take absurdly much memory.
+    """Raise `ModelError` if the tensors of a model exceed the memory bounds.
 
-    `given` are the bytes of each input, `stored` those of all weights.
+    `input_bytes` are the bytes of each input, `weight_bytes` those of all weights.
     """
-    limit = bounds.folded + bounds.folded_share * stored
-    folded = 0
+    limit = bounds.folded + bounds.folded_share * weight_bytes
+    folded_bytes = 0
     for step in steps:
         if step.constant:
-            folded += sum(step.outputs.values())
+            folded_bytes += sum(step.outputs.values())
             _check_limit(
-                folded, limit, f"{step.what}: what is computed of constants alone comes to"
+                folded_bytes, limit, f"{step.what}: what is computed of constants alone comes to"
             )
-    limit = bounds.alive + bounds.alive_share * (stored + sum(given.values()))
+    limit = bounds.alive + bounds.alive_share * (weight_bytes + sum(input_bytes.values()))
     machine = available() // bounds.machine_share
-    for step, alive in _count_live_bytes(steps, given, returned):
-        told = f"{step.what}: the tensors that are alive with its results take"
-        _check_limit(alive, limit, told)
-        _check_limit(alive, machine, told, "half of this machine, ")
+    for step, alive in _count_live_bytes(steps, input_bytes, output_names):
+        message = f"{step.what}: the tensors that are alive with its results take"
+        _check_limit(alive, limit, message)
+        _check_limit(alive, machine, message, "half of this machine, ")
 
 
-def check_rounds(what: str, count: int, bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` for a loop over constants alone that takes absurdly many rounds."""
+def check_rounds(label: str, count: int, bounds: Bounds = BOUNDS) -> None:
+    """Raise `ModelError` for a loop over constants that exceeds the bound of rounds."""
     if count > bounds.rounds:
-        raise ModelError(f"{what} takes {count} rounds over constants, more than {bounds.rounds}")
+        raise ModelError(f"{label} takes {count} rounds over constants, more than {bounds.rounds}")
 
 
 def check_nodes(count: int, bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` for a graph of absurdly many nodes."""
+    """Raise `ModelError` for a graph with too many nodes."""
     if count > bounds.nodes:
         raise ModelError(f"the model has {count} nodes, more than {bounds.nodes}")
 
 
 def check_bodies(count: int, bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` for a graph with absurdly many graphs inside its nodes."""
+    """Raise `ModelError` for a graph with too many inner graphs."""
     if count > bounds.bodies:
         raise ModelError(f"the model has {count} branches and bodies, more than {bounds.bodies}")
 
 
-def compute_import_limit(stored: int, bounds: Bounds = BOUNDS) -> int:
-    """Return how many bytes the import of a model may take whose weights take `stored`."""
+def compute_import_limit(weight_bytes: int, bounds: Bounds = BOUNDS) -> int:
+    """Return the memory limit in bytes of the import of a model with `weight_bytes` of weights."""
     return min(
-        bounds.imported + bounds.imported_share * stored, available() // bounds.machine_share
+        bounds.imported + bounds.imported_share * weight_bytes, available() // bounds.machine_share
     )
 
 
 def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` if weights that would be drawn take absurdly much memory."""
+    """Raise `ModelError` if synthesized weights would exceed the memory bound."""
     total = 0
     limit = min(bounds.weights, available() // bounds.machine_share)
     for name, size in sizes.items():
@@ -121,22 +121,22 @@ def check_weights(sizes: Mapping[str, int], bounds: Bounds = BOUNDS) -> None:
 
 
 def _count_live_bytes(
-    steps: Sequence[Computation], given: Mapping[str, int], returned: Collection[str]
+    steps: Sequence[Computation], input_bytes: Mapping[str, int], output_names: Collection[str]
 ) -> Iterable[tuple[Computation, int]]:
-    """Yield each step with the bytes of all tensors that it needs in memory, without weights."""
+    """Yield each step with the bytes of all tensors that are live during it, without weights."""
     last = {name: index for index, step in enumerate(steps) for name in step.inputs}
-    held = dict(given)
-    total = sum(held.values())
+    live_tensors = dict(input_bytes)
+    total = sum(live_tensors.values())
     for index, step in enumerate(steps):
-        made = {} if step.constant else step.outputs
-        total += sum(made.values())
-        held.update(made)
+        new_tensors = {} if step.constant else step.outputs
+        total += sum(new_tensors.values())
+        live_tensors.update(new_tensors)
         yield step, total
-        for name in {*step.inputs, *made}:
-            if name in held and last.get(name, -1) <= index and name not in returned:
-                total -= held.pop(name)
+        for name in {*step.inputs, *new_tensors}:
+            if name in live_tensors and last.get(name, -1) <= index and name not in output_names:
+                total -= live_tensors.pop(name)
 
 
-def _check_limit(size: int, limit: int, what: str, whose: str = "") -> None:
+def _check_limit(size: int, limit: int, label: str, owner: str = "") -> None:
     if size > limit:
-        raise ModelError(f"{what} {size >> 20} MiB, more than {whose}{limit >> 20} MiB")
+        raise ModelError(f"{label} {size >> 20} MiB, more than {owner}{limit >> 20} MiB")

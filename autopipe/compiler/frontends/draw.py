@@ -1,4 +1,4 @@
-"""Draws seeded weights.
+"""Draw seeded random weights.
 
 The output of every layer gets variance one. For that, a kernel is drawn with variance
 1 / (fan-in x expected square of its input). Behind a ReLU that is 2 / fan-in (He et al., 2015,
@@ -24,7 +24,7 @@ _SUM_STD = math.sqrt(4 * (2**32 - 1) / 12)
 
 
 def draw_weight(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
-    """Return a weight for a role. The same key always gives the same numbers."""
+    """Draw a weight for a role; it is a function of the key."""
     z = draw_normal(key, math.prod(shape))
     deviation = math.sqrt(role.data.variance)
     if role.kind == "kernel":
@@ -41,20 +41,20 @@ def draw_weight(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.D
 
 
 def _round_number(number: float) -> np.float32:
-    """Return a number rounded to six digits, so that it is the same on all machines."""
+    """Round a number to six digits, so that it is equal on all machines."""
     return np.float32(f"{number:.6g}")
 
 
 def _scale_around_one(z: Array) -> Array:
-    """Return numbers around one, none of them near zero."""
+    """Draw numbers around one, bounded away from zero."""
     return 1 + _SPREAD * z
 
 
 def draw_normal(key: str, count: int) -> Array:
-    """Return nearly normal float32 numbers, the same with every machine and every numpy.
+    """Draw approximately normal float32 numbers, equal on all machines and NumPy versions.
 
     Each number is the sum of four uniform 16-bit integers (Irwin-Hall distribution). Integers are
-    exact everywhere. Normal numbers of numpy depend on the C library and on numpy's release.
+    exact everywhere. NumPy's normal numbers depend on the C library and on its version.
     """
     bits = np.random.PCG64(int.from_bytes(hashlib.sha256(key.encode()).digest()))
     numbers = np.empty(count, np.float32)

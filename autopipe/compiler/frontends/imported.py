@@ -17,16 +17,16 @@ class Value(Tensor, frozen=True):
     """An input or output of the model."""
 
     name: str
-    """The model's own name of it."""
+    """Its name in the model."""
     dimensions: tuple[str, ...] = ()
-    """The name of each dimension with an open size; "" where it is fixed or follows otherwise."""
+    """The name of each dynamic dimension; "" for a static or derived one."""
     ranges: tuple[tuple[int, int] | None, ...] = ()
-    """Of an output, the smallest and the largest of each open size without a name, where known."""
+    """The bounds, both inclusive, of an output's unnamed dynamic dimensions, None if unknown."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A model in Relax, and all that later stages know about its source."""
+    """A model in Relax, and the facts of its source for later stages."""
 
     name: str
     """The model's own name, or that of its file."""
@@ -37,19 +37,18 @@ class Imported:
     weights: "Mapping[str, np.ndarray[Any, Any]]"
     """Weights by name, in the order of `main`."""
     source_sha256: str
-    """Digest of the model file as it was read."""
+    """SHA-256 of the model file."""
     synthesized: bool
-    """Whether the weights were drawn instead of read."""
+    """Whether the weights were synthesized instead of read."""
     warnings: tuple[str, ...]
-    """What the user should know of the model, a line each."""
+    """Warnings for the user, a line each."""
     opset: int | None = None
     """Operator set version of the model; None if it is not ONNX."""
     selects: Mapping[str, int] = field(default_factory=dict)
-    """Inputs whose values are indices into a table, with the number of its entries."""
+    """Inputs with indices into a table, and the number of its entries."""
     promises: OutputPromises = field(default_factory=OutputPromises)
-    """What a build has to reproduce of the outputs."""
+    """The numeric promises of the outputs."""
     nodes: tuple[ModelNode, ...] = ()
-    """Nodes of the model's file, in its order, by whose positions the graph is labelled; none if it
-    is not ONNX."""
+    """Nodes of the model's file in order; their indices label the graph. Empty if not ONNX."""
     write_reference: Callable[[Path], None] | None = None
     """Writes `reference.onnx` and `reference.weights` into a folder; None if it is not ONNX."""

@@ -1,7 +1,7 @@
-"""Expected mean and mean square of values in a network, and the role of each of its weights.
+"""Expected mean and mean square of values in a network, and the roles of its weights.
 
-The weights of a layer are scaled by these expectations. It is enough to treat values as independent
-and normal. Results are rounded, so that they are the same with every C library.
+The weights of a layer are scaled by these moments. Values are approximated as independent and
+normal. Results are rounded, so that they are equal with every C library.
 """
 
 import math
@@ -29,9 +29,9 @@ class Role:
 
     kind: Kind
     data: Moments
-    """Of the values the layer is given."""
+    """Moments of the layer's input."""
     fan_in: int = 1
-    """Products that one output element sums over."""
+    """Products per output element."""
 
 
 NORMAL = Moments(0.0, 1.0)
@@ -56,7 +56,7 @@ def rectified(data: list[Moments]) -> Moments:
 
 
 def largest(data: list[Moments]) -> Moments:
-    """Return the moments of the largest of a few values, which are alike as in an image."""
+    """Return the moments of the maximum of a few correlated values, as in an image."""
     mean = data[0].mean + 0.5 * math.sqrt(data[0].variance)
     return Moments(mean, mean * mean + 0.8 * data[0].variance)
 
@@ -95,13 +95,13 @@ def rooted(data: list[Moments]) -> Moments:
 
 
 def averaged(data: list[Moments]) -> Moments:
-    """Return the moments of means of a few values, which are alike as in an image."""
+    """Return the moments of the mean of a few correlated values, as in an image."""
     mean = data[0].mean
     return Moments(mean, mean * mean + 0.6 * data[0].variance)
 
 
 def mixed(data: list[Moments]) -> Moments:
-    """Return the moments of values of which each is from one of the inputs."""
+    """Return the moments of values that are each selected from one of the inputs."""
     count = len(data)
     return Moments(sum(x.mean for x in data) / count, sum(x.square for x in data) / count)
 
@@ -112,11 +112,11 @@ def squashed(data: list[Moments]) -> Moments:  # noqa: ARG001  takes what all ru
 
 
 def product_of_rows(data: list[Moments], length: int) -> Moments:
-    """Return the moments of sums of as many products."""
+    """Return the moments of sums of `length` products."""
     mean, square = product(data)
     return Moments(mean * length, square * length)
 
 
 def softmax(data: list[Moments], length: int) -> Moments:  # noqa: ARG001  takes what all rules take
-    """Return the moments of so many values whose sum is 1."""
+    """Return the moments of `length` values with sum 1."""
     return Moments(1 / length, 3 / length**2)

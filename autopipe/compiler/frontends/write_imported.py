@@ -1,4 +1,4 @@
-"""Writes an imported model as the artifact of the stage *import*."""
+"""Write an imported model as the artifact of the stage *import*."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,9 +12,9 @@ from autopipe.config.dimension import Dimension
 
 
 def write_imported(model: Imported, dimensions: Mapping[str, Dimension], out: Path) -> int:
-    """Write the module, the weights, and the model as reference runtimes run it.
+    """Write the module, the weights, and the model for reference runtimes.
 
-    Returns how many numbers the weights are.
+    Returns the number of elements of all weights.
     """
     module_io.save_module(model.module, out / "module.json")
     module_io.save_weights(model.weights, out / "weights.safetensors")

@@ -144,7 +144,7 @@ def test_all_unsupported_operators_are_listed_once_with_counts(tmp_path):
     )  # fmt: skip
     message = refusal(made, tmp_path)
     assert "operators of strings, which are not computed: 2 x StringSplit, 1 x TfIdf" in message
-    assert "operators that can not be imported: 1 x BiasGelu" in message
+    assert "operators that cannot be imported: 1 x BiasGelu" in message
 
 
 @pytest.mark.fault("B9")

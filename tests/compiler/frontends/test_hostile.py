@@ -235,18 +235,20 @@ def test_tensors_between_are_bounded_where_they_are_alive(tmp_path):
         bounds.Computation("one", ("x",), {"a": 60}), bounds.Computation("two", ("a",), {"b": 30}),
         bounds.Computation("three", ("b",), {"c": 60}),
     ]  # fmt: skip
-    bounds.check_memory(steps, given={"x": 10}, stored=0, returned={"c"}, bounds=limits)
+    bounds.check_memory(
+        steps, input_bytes={"x": 10}, weight_bytes=0, output_names={"c"}, bounds=limits
+    )
     with pytest.raises(ModelError, match="two: the tensors that are alive"):
         bounds.check_memory(
             [*steps[:2], bounds.Computation("three", ("a", "b"), {"c": 60})],
-            given={"x": 10}, stored=0, returned={"a", "c"},
+            input_bytes={"x": 10}, weight_bytes=0, output_names={"a", "c"},
             bounds=dataclasses.replace(limits, alive=80),
         )  # fmt: skip
 
 
 def test_a_large_batch_passes():
     steps = [bounds.Computation(f"layer {i}", (f"v{i}",), {f"v{i + 1}": 2**29}) for i in range(50)]
-    bounds.check_memory(steps, given={"v0": 2**26}, stored=2**27, returned={"v50"})
+    bounds.check_memory(steps, input_bytes={"v0": 2**26}, weight_bytes=2**27, output_names={"v50"})
 
 
 def test_sizes_in_words_still_pass(tmp_path):

@@ -303,7 +303,7 @@ def test_what_tvm_can_not_import_is_one_line(tmp_path):
         opset=9,
     )
     made.graph.node[0].attribute.append(helper.make_attribute("mode", "cubic"))
-    said = r"TVM can not import node 'Upsample of y', Upsample of float32 \[1, 1, 2, 2\], float32 "
+    said = r"TVM cannot import node 'Upsample of y', Upsample of float32 \[1, 1, 2, 2\], float32 "
     with pytest.raises(ModelError, match=said) as refused:
         loaded(made, tmp_path)
     assert "\n" not in str(refused.value)

@@ -43,7 +43,7 @@ def branches():
 def test_the_node_its_operator_and_its_inputs_are_named(made, says):
     flag = helper.make_tensor("flag", TensorProto.BOOL, [], [True])
     said = failure([made], stored=[flag])
-    assert said.startswith("TVM can not import node '")
+    assert said.startswith("TVM cannot import node '")
     assert says in said
     assert "do the sizes in model.inputs fit the model?" in said
     assert len(said) < 1000

@@ -157,17 +157,17 @@ def test_a_digest_is_held(tmp_path):
 
 EVIL = {
     "attributes of classes": ("y = ().__class__.__base__", "underscore"),
-    "import by name": ("y = __import__('os')", "can not be called|underscore"),
+    "import by name": ("y = __import__('os')", "cannot be called|underscore"),
     "builtin": ("y = R.add(x, eval)", "'eval' is not defined"),
-    "open": ("y = open('/etc/passwd')", "open can not be called"),
-    "tvm": ("y = tvm.runtime.load_module('a.so')", "tvm.runtime.load_module can not be called"),
+    "open": ("y = open('/etc/passwd')", "open cannot be called"),
+    "tvm": ("y = tvm.runtime.load_module('a.so')", "tvm.runtime.load_module cannot be called"),
     "module behind T": ("y = T.parser.entry.inspect", "T.parser.entry.inspect is not allowed"),
     "builder": ("y = R.builder.ir.sys", "R.builder.ir.sys is not allowed"),
     "emit te": ("y = R.emit_te(print, x)", "R.emit_te is not allowed"),
     "packed": ("y = R.call_packed('system', x, ty_args=R.Tensor)", "R.call_packed"),
     "dps": ("y = R.call_dps_packed('f', x, out_ty=R.Tensor((2, 3)))", "R.call_dps_packed"),
     "print": ("y = R.print(x, format='{}')", "R.print"),
-    "lambda": ("y = (lambda: x)()", "can not be called|Lambda"),
+    "lambda": ("y = (lambda: x)()", "cannot be called|Lambda"),
     "comprehension": ("y = [x for i in (1, 2)]", "ListComp is no part"),
     "format": ("y = f'{x}'", "JoinedStr is no part"),
     "walrus": ("y = (z := x)", "NamedExpr is no part"),
@@ -182,7 +182,7 @@ EVIL = {
     "unpacked keywords": ("y = R.add(**x)", r"\*\* is not allowed"),
     "delete": ("del x\ny = x", "Delete is no part"),
     "global": ("global z\ny = x", "Global is no part"),
-    "method": ("y = x.handle.free()", "is not allowed|can not be called"),
+    "method": ("y = x.handle.free()", "is not allowed|cannot be called"),
 }
 
 

@@ -1,14 +1,14 @@
 """The ONNX frontend.
 
-    load               from a file to an imported model, in order
-    reading/           the file, checked: gate, tensors, shapes, which operators may be imported
-    rewriting/         the graph, cleaned up by the list of passes in `cleanup`
+    load               the stages from a file to an imported model, in order
+    reading/           checks of the file: gate, tensors, shapes, supported operators
+    rewriting/         clean-up of the graph by the list of passes in `cleanup`
     control/           If, Loop and Scan: unrolled, or functions that the virtual machine calls
-    conversion/        nodes, made Relax by TVM's importer with our converters
-    dynamic_sizes/     sizes that are open until the model runs, or that it computes
-    operator           the record of an operator; `operators/` has one file a family
-    recurrent/         what LSTM, GRU and RNN have in common
-    facts/             what a graph says of its model: hints of sizes, promises, moments of weights
+    conversion/        conversion of nodes to Relax by TVM's importer with our converters
+    dynamic_sizes/     dynamic shapes and data-dependent shapes
+    operator           the record of an operator; `operators/` has one file for each family
+    recurrent/         common parts of LSTM, GRU and RNN
+    facts/             facts derived from a graph: size hints, promises, moments of weights
 
 `docs/guides/extending.md` shows how to add an operator and a clean-up pass.
 """

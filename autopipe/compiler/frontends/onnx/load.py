@@ -1,4 +1,4 @@
-"""From an ONNX file to a Relax module: gate, weights, clean-up, conversion."""
+"""Load an ONNX file as a Relax module: gate, weights, clean-up, conversion."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ def load_model(
     sha256: str | None,
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
 ) -> Imported:
-    """Read a model; raises `ModelError` or `ConfigError`, with the file's path in front."""
+    """Read a model; raises `ModelError` or `ConfigError` that begins with the file's path."""
     try:
         return _load_file(path, inputs, weights, sha256, dimensions)
     except ModelError as error:
@@ -58,17 +58,17 @@ def _load_file(
     if sha256 not in {None, digest}:
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
     vetted = gate.admit_model(data, path, inputs, dimensions)
-    given, warnings = _read_weights(vetted, path, weights)
-    with _bound_memory(sum(values.nbytes for values in given.values())):
-        numbered = type(vetted.model)()
-        numbered.CopyFrom(vetted.model)
-        nodes = number_nodes(numbered)
-        cleaned, kept = clean_model(numbered, given)
-        finite_weights.note_finite_weights(cleaned, kept)
-        origins = read_origins(numbered.graph, cleaned.graph, given)
-        module = relax.to_relax(cleaned, vetted.inputs, list(kept), dimensions, origins)
-    # drawn weights may be in bodies and functions, where the original holds its own
-    original = None if weights is not None else gate.read_original(data, path, inputs, given)
+    arrays, warnings = _read_weights(vetted, path, weights)
+    with _bound_memory(sum(values.nbytes for values in arrays.values())):
+        source_copy = type(vetted.model)()
+        source_copy.CopyFrom(vetted.model)
+        nodes = number_nodes(source_copy)
+        clean, parameters = clean_model(source_copy, arrays)
+        finite_weights.note_finite_weights(clean, parameters)
+        origins = read_origins(source_copy.graph, clean.graph, arrays)
+        module = relax.to_relax(clean, vetted.inputs, list(parameters), dimensions, origins)
+    # synthetic weights may be in bodies and functions, where the original has stored ones
+    original = None if weights is not None else gate.read_original(data, path, inputs, arrays)
     if source.hash_model(source.read_model_file(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     graph = vetted.model.graph
@@ -79,22 +79,22 @@ def _load_file(
         module=module,
         inputs=vetted.inputs,
         outputs=outputs,
-        weights=kept,
+        weights=parameters,
         source_sha256=digest,
         synthesized=weights is not None,
         opset=vetted.opset,
         selects=find_index_limits(graph, [value.name for value in vetted.inputs]),
-        promises=derive_promises(graph, given, {value.name: value.dtype for value in outputs}),
+        promises=derive_promises(graph, arrays, {value.name: value.dtype for value in outputs}),
         nodes=nodes,
         warnings=warnings,
-        write_reference=partial(write_reference, vetted.model, given, original),
+        write_reference=partial(write_reference, vetted.model, arrays, original),
     )
 
 
 @contextmanager
-def _bound_memory(stored: int) -> Iterator[None]:
-    """Bound what a model takes that passed the gate, and may still unroll and fold to anything."""
-    limit = bounds.compute_import_limit(stored)
+def _bound_memory(weight_bytes: int) -> Iterator[None]:
+    """Limit the memory of an import: unrolling and folding may exceed it in an admitted model."""
+    limit = bounds.compute_import_limit(weight_bytes)
     try:
         with limit_data_within(limit):
             yield
@@ -107,19 +107,19 @@ def _bound_memory(stored: int) -> Iterator[None]:
 def _read_weights(
     vetted: gate.Vetted, path: Path, weights: Weights | None
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Return the weights, read or drawn, and what is to be said of them."""
-    stored = {name: tensors.read_array(tensor, path) for name, tensor in vetted.weights.items()}
+    """Return (weights, read or synthesized; warnings about them)."""
+    arrays = {name: tensors.read_array(tensor, path) for name, tensor in vetted.weights.items()}
     graph = vetted.model.graph
     if weights is not None:
-        return synthesize_weights(graph, stored, vetted.shapes, weights.seed), ()
+        return synthesize_weights(graph, arrays, vetted.shapes, weights.seed), ()
     warnings = [
         f"weight {name!r} holds numbers that are not finite"
-        for name, values in stored.items()
+        for name, values in arrays.items()
         if values.dtype.kind == "f" and not np.isfinite(values).all()
     ]
-    if has_constant_kernels(graph, stored, vetted.shapes):
+    if has_constant_kernels(graph, arrays, vetted.shapes):
         warnings.append(
             "every kernel of the model holds one number only, so that comparing outputs proves "
             "nothing; set model.weights: {synthesize: he_normal}"
         )
-    return stored, tuple(warnings)
+    return arrays, tuple(warnings)

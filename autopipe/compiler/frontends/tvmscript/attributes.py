@@ -1,4 +1,4 @@
-"""Which attributes the functions and blocks of a model may have, and with which values.
+"""Allowed attributes of the functions and blocks of a model, and their allowed values.
 
 Some attributes name a function that TVM calls, others hold code that TVM compiles, and each release
 adds more. So only the attributes of TVM's own operators are allowed.
@@ -56,13 +56,13 @@ OF: Final[Mapping[str, tuple[str, Mapping[str, Fits]]]] = {
     "R.func_attr": ("attribute", MAINS),
     "T.sblock_attr": ("annotation", BLOCKS),
 }
-"""Words that give attributes: what each is called, and which it may give."""
+"""Functions that set attributes: the label of each, and its allowed attributes."""
 
 
-def find_fault(kind: str, known: Mapping[str, Fits], key: object, value: object) -> str | None:
-    """Return why an attribute may not be in a model, or None if it may."""
-    if not isinstance(key, str) or key not in known:
+def find_fault(kind: str, rules: Mapping[str, Fits], key: object, value: object) -> str | None:
+    """Return the reason why an attribute is not allowed in a model, or None if it is."""
+    if not isinstance(key, str) or key not in rules:
         return f"the {kind} {str(key)[:60]!r} is not allowed in a model"
-    if not known[key](value):
-        return f"the {kind} {key!r} can not be {str(value)[:60]!r} in a model"
+    if not rules[key](value):
+        return f"the {kind} {key!r} cannot be {str(value)[:60]!r} in a model"
     return None

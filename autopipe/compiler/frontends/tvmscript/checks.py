@@ -1,4 +1,4 @@
-"""Checks a parsed source: it is complete, sizes are known, and no access leaves its buffer."""
+"""Check a parsed source: completeness, static sizes, and accesses within buffers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,23 +19,23 @@ from autopipe.errors import ModelError
 _MAX_ELEMENTS: Final = 2**31
 
 
-def check_module(found: tvm.IRModule | tirx.PrimFunc) -> None:
+def check_module(module: tvm.IRModule | tirx.PrimFunc) -> None:
     """Raise `ModelError` if a module is not a model of Relax and PrimFuncs that TVM can compile."""
-    if isinstance(found, tirx.PrimFunc):
-        _check_functions(tvm.IRModule({"main": found}))
+    if isinstance(module, tirx.PrimFunc):
+        _check_functions(tvm.IRModule({"main": module}))
         return
-    functions = [f for f in found.functions.values() if not isinstance(f, tirx.PrimFunc)]
-    if len(functions) != 1 or "main" not in {v.name_hint for v in found.get_global_vars()}:
-        if functions or len(list_prim_funcs(found)) != 1:
+    functions = [f for f in module.functions.values() if not isinstance(f, tirx.PrimFunc)]
+    if len(functions) != 1 or "main" not in {v.name_hint for v in module.get_global_vars()}:
+        if functions or len(list_prim_funcs(module)) != 1:
             raise ModelError("a model of several functions has one Relax function, named main")
-        _check_functions(found)
+        _check_functions(module)
         return
-    _check_functions(found)
-    _check_attributes("main", attributes.MAINS, found["main"].attrs)
-    _check_calls("main", found["main"])
-    for binding in list_bindings(found["main"]):
-        _check_binding(found, binding)
-    if not relax.analysis.check_well_formed(found):
+    _check_functions(module)
+    _check_attributes("main", attributes.MAINS, module["main"].attrs)
+    _check_calls("main", module["main"])
+    for binding in list_bindings(module["main"]):
+        _check_binding(module, binding)
+    if not relax.analysis.check_well_formed(module):
         raise ModelError("main is not well-formed Relax")
 
 
@@ -51,26 +51,26 @@ def _check_functions(module: tvm.IRModule) -> None:
             if not isinstance(param.ty, tirx.BufferType):
                 raise ModelError(f"{name}: parameter {param.name!r} is no T.Buffer")
             read_static_sizes(f"{name}: buffer {param.name!r}", param.shape)
-        alone = tvm.IRModule({name: function})
+        single_module = tvm.IRModule({name: function})
         try:
-            verify_well_formed(alone)
-            OOBChecker()(alone)
-        except Exception as error:  # noqa: BLE001 - TVM raises what it likes
+            verify_well_formed(single_module)
+            OOBChecker()(single_module)
+        except Exception as error:  # noqa: BLE001 - TVM raises anything
             raise ModelError(f"{name}: {_find_last_line(error)}") from None
 
 
 def _check_attributes(
-    name: str, known: Mapping[str, attributes.Fits], given: Mapping[str, object] | None
+    name: str, rules: Mapping[str, attributes.Fits], attrs: Mapping[str, object] | None
 ) -> None:
-    for key, value in (given or {}).items():
+    for key, value in (attrs or {}).items():
         plain = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        kind = "annotation" if known is attributes.BLOCKS else "attribute"
-        if reason := attributes.find_fault(kind, known, str(key), plain):
+        kind = "annotation" if rules is attributes.BLOCKS else "attribute"
+        if reason := attributes.find_fault(kind, rules, str(key), plain):
             raise ModelError(f"{name}: {reason}")
 
 
 def _check_calls(name: str, part: tvm.ir.Node) -> None:
-    """Refuse operators outside of the vocabulary, and functions that the module does not hold."""
+    """Reject operators outside of the vocabulary, and functions that the module does not define."""
     calls: list[tvm.ir.Call] = []
     outside: list[relax.ExternFunc] = []
     tvm_ffi.structural_walk(part, (tvm.ir.Call, calls.append))
@@ -94,7 +94,7 @@ def _check_blocks(name: str, function: tirx.PrimFunc) -> None:
 def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
     value = binding.value
     if isinstance(value, relax.If):
-        raise ModelError("main has a branch, which a model in TVMScript can not have")
+        raise ModelError("main has a branch, which a model in TVMScript cannot have")
     shape = getattr(getattr(value.ty, "shape", None), "values", None)
     if shape is not None and all(isinstance(extent, tirx.IntImm) for extent in shape):
         read_static_sizes(f"value {binding.var.name!r}", shape)
@@ -103,20 +103,23 @@ def _check_binding(module: tvm.IRModule, binding: relax.Binding) -> None:
         return
     fields = value.args[1].ty.fields
     results = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
-    given = [_format_tensor(field.shape, field.dtype) for field in (*fields, *results)]
-    taken = [_format_tensor(param.shape, param.dtype) for param in module[name].params]
-    if given != taken:
-        raise ModelError(f"{name} takes {', '.join(taken)}; main calls it with {', '.join(given)}")
+    argument_types = [_format_tensor(field.shape, field.dtype) for field in (*fields, *results)]
+    parameter_types = [_format_tensor(param.shape, param.dtype) for param in module[name].params]
+    if argument_types != parameter_types:
+        raise ModelError(
+            f"{name} takes {', '.join(parameter_types)}; main calls it with "
+            f"{', '.join(argument_types)}"
+        )
 
 
-def read_static_sizes(what: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
+def read_static_sizes(label: str, shape: Sequence[Any] | None) -> tuple[int, ...]:
     """Return the sizes of a tensor. Raises `ModelError` if one is unknown or absurdly large."""
     if shape is None or not all(isinstance(extent, tirx.IntImm) for extent in shape):
-        raise ModelError(f"{what} has a size that is not known before the model runs")
-    found = tuple(int(extent) for extent in shape)
-    if min(found, default=1) < 1 or math.prod(found) > _MAX_ELEMENTS:
-        raise ModelError(f"{what} is {list(found)}, more than {_MAX_ELEMENTS} elements or none")
-    return found
+        raise ModelError(f"{label} has a size that is not known before the model runs")
+    sizes = tuple(int(extent) for extent in shape)
+    if min(sizes, default=1) < 1 or math.prod(sizes) > _MAX_ELEMENTS:
+        raise ModelError(f"{label} is {list(sizes)}, more than {_MAX_ELEMENTS} elements or none")
+    return sizes
 
 
 def _format_tensor(shape: Sequence[Any], dtype: object) -> str:

@@ -1,7 +1,7 @@
-"""The gate: decides which Python syntax TVM's parser may see.
+"""The gate: restrict the Python syntax that reaches TVM's parser.
 
 TVM's parser evaluates expressions of a source, and they can use Python's built-in functions. So the
-source is first parsed to a syntax tree, and refused if it holds anything that no model needs.
+source is first parsed to a syntax tree, and rejected if it holds anything that no model needs.
 """
 
 import ast
@@ -16,7 +16,7 @@ from autopipe.config.suggestion import find_closest
 from autopipe.errors import ModelError
 
 MAX_BYTES: Final = 2**20
-"""Size of a source; weights do not belong into it."""
+"""Maximum size of a source; weights do not belong in it."""
 
 _MAX_NODES: Final = 200_000
 _MAX_DEPTH: Final = 100
@@ -35,34 +35,33 @@ _NODES: Final = (
     ast.BitXor,
 )  # fmt: skip
 _OPTIONS: Final = frozenset({"private", "pure", "s_tir"})
-"""What decorators may be told, each true or false."""
+"""Boolean options of decorators."""
 _CONSTANTS: Final = (bool, int, float, str, type(None))
 
 
 def admit(data: bytes) -> str:
-    """Return the text that TVM's parser may see. Lines keep their numbers.
+    """Return the checked text for TVM's parser: the class or function only, at its line numbers.
 
-    Only the class or function is left of the source. Raises `ModelError`; its message begins with
-    the number of the line, if there is one.
+    Raises `ModelError`; its message begins with the line number, if there is one.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelError(f"1: not text in UTF-8, byte {error.start}: no TVMScript") from None
-    if (hidden := foreign.find_hidden(text)) is not None:
-        line = text.count("\n", 0, hidden) + 1
-        raise ModelError(f"{line}: U+{ord(text[hidden]):04X} is not shown as it is read")
+    if (offset := foreign.find_hidden(text)) is not None:
+        line = text.count("\n", 0, offset) + 1
+        raise ModelError(f"{line}: U+{ord(text[offset]):04X} is not shown as it is read")
     tree = _parse_python(text)
     lines = list(_walk_nodes(tree, 0, 1))
     nodes = [node for node, _ in lines]
     if len(nodes) > _MAX_NODES:
         raise ModelError(f"1: {len(nodes)} nodes of syntax, more than {_MAX_NODES}")
-    bound = _collect_bound_names(nodes)
+    bound_names = _collect_bound_names(nodes)
     functions, modules = _find_callees(nodes)
     for node, line in lines:
         if not isinstance(node, _NODES):
             raise ModelError(f"{line}: {type(node).__name__} is no part of TVMScript models")
-        _check_node(node, bound)
+        _check_node(node, bound_names)
         if isinstance(node, ast.Attribute):
             _check_attribute(node, functions, modules)
     definition = _find_definition(tree)
@@ -83,13 +82,13 @@ def _parse_python(text: str) -> ast.Module:
         raise ModelError(f"{error.lineno or 1}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         reason = str(error) or "nested too deeply"
-        raise ModelError(f"1: Python can not read it: {reason}") from None
+        raise ModelError(f"1: Python cannot parse it: {reason}") from None
 
 
 def _walk_nodes(node: ast.AST, depth: int, line: int) -> Iterator[tuple[ast.AST, int]]:
-    """Yield a node and all nodes below it, each with its line. Operators take that of their parent.
+    """Yield a node and its descendants, each with its line; operators have that of their parent.
 
-    Refuses a source that is nested too deeply for the recursion of TVM's parser.
+    Raises ModelError for a source nested too deeply for TVM's recursive parser.
     """
     line = getattr(node, "lineno", line)
     if depth > _MAX_DEPTH:
@@ -105,7 +104,7 @@ def _collect_bound_names(nodes: list[ast.AST]) -> frozenset[str]:
 
 
 def _find_callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the functions of a module, and the names that only stand for the module."""
+    """Return the functions of a module, and the names bound only to the module."""
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     aliases = {
         id(target): target.id
@@ -114,11 +113,11 @@ def _find_callees(nodes: list[ast.AST]) -> tuple[frozenset[str], frozenset[str]]
         for target in node.targets
         if isinstance(target, ast.Name) and node.value.id in classes
     }
-    other = _collect_bound_names([
+    other_names = _collect_bound_names([
         node for node in nodes if id(node) not in aliases and not isinstance(node, ast.ClassDef)
     ])  # fmt: skip
     functions = frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef))
-    return functions, frozenset({*classes, *aliases.values()} - other)
+    return functions, frozenset({*classes, *aliases.values()} - other_names)
 
 
 def _check_node(node: ast.AST, names: frozenset[str]) -> None:
@@ -132,7 +131,7 @@ def _check_node(node: ast.AST, names: frozenset[str]) -> None:
             node, f"{node.id!r} is not defined; models know {', '.join(sorted(_ROOTS))} only"
         )
     elif _is_binding(node) and _list_names(node)[0] in _ROOTS:
-        _refuse_node(node, f"{_list_names(node)[0]!r} is TVM's, and can not be another value")
+        _refuse_node(node, f"{_list_names(node)[0]!r} is TVM's, and cannot be another value")
     elif isinstance(node, ast.Call):
         _check_call(node, names)
 
@@ -143,8 +142,8 @@ def _is_binding(node: ast.AST) -> bool:
 
 
 def _list_names(node: ast.AST) -> list[str]:
-    found = (getattr(node, field, None) for field in ("id", "name", "arg", "attr", "asname"))
-    return [name for name in found if isinstance(name, str)]
+    values = (getattr(node, field, None) for field in ("id", "name", "arg", "attr", "asname"))
+    return [name for name in values if isinstance(name, str)]
 
 
 def _check_constant(node: ast.Constant) -> None:
@@ -160,9 +159,9 @@ def _check_constant(node: ast.Constant) -> None:
 def _check_attribute(
     node: ast.Attribute, functions: frozenset[str], modules: frozenset[str]
 ) -> None:
-    """Allow words of T, R and I, functions of the module, and a few attributes of values."""
+    """Reject attributes other than words of T, R and I, module functions and a few of values."""
     if not isinstance(node.ctx, ast.Load):
-        _refuse_node(node, "an attribute can not be assigned to")
+        _refuse_node(node, "an attribute cannot be assigned to")
     root, word = _split_dotted_name(node)
     if root in _ROOTS:
         if (
@@ -170,21 +169,21 @@ def _check_attribute(
             and word != "axis"
             and word not in {"nn", "image"}
         ):
-            meant = find_closest(word, vocabulary.T_WORDS) if root == "T" else None
-            hint = f"; did you mean T.{meant}?" if meant else ", or unknown"
+            suggestion = find_closest(word, vocabulary.T_WORDS) if root == "T" else None
+            hint = f"; did you mean T.{suggestion}?" if suggestion else ", or unknown"
             _refuse_node(node, f"{root}.{word} is not allowed in a model{hint}")
         return
-    called = root in modules and word in functions
-    if node.attr not in vocabulary.ON_VALUES and not called:
+    is_function = root in modules and word in functions
+    if node.attr not in vocabulary.ON_VALUES and not is_function:
         _refuse_node(node, f".{node.attr} is not allowed in a model")
 
 
 def _check_call(node: ast.Call, names: frozenset[str]) -> None:
     root, word = _split_dotted_name(node.func)
-    called = isinstance(node.func, ast.Name) and node.func.id in vocabulary.BUILTINS - names
-    method = isinstance(node.func, ast.Attribute) and node.func.attr == "astype"
-    if not (called or method or (root in _ROOTS and word)):
-        _refuse_node(node, f"{ast.unparse(node.func)[:60]} can not be called in a model")
+    is_builtin = isinstance(node.func, ast.Name) and node.func.id in vocabulary.BUILTINS - names
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr == "astype"
+    if not (is_builtin or is_method or (root in _ROOTS and word)):
+        _refuse_node(node, f"{ast.unparse(node.func)[:60]} cannot be called in a model")
     for keyword in node.keywords:
         if keyword.arg in {None, "annotations", "check_well_formed", "thread"}:
             _refuse_node(node, f"{keyword.arg or '**'} is not allowed in a model")
@@ -194,25 +193,25 @@ def _check_call(node: ast.Call, names: frozenset[str]) -> None:
 
 def _check_attributes(node: ast.Call) -> None:
     """Check the attributes of a function or a block."""
-    kind, known = attributes.OF[ast.unparse(node.func)]
-    given = node.args[0] if len(node.args) == 1 and not node.keywords else None
-    if not isinstance(given, ast.Dict):
+    kind, rules = attributes.OF[ast.unparse(node.func)]
+    mapping = node.args[0] if len(node.args) == 1 and not node.keywords else None
+    if not isinstance(mapping, ast.Dict):
         _refuse_node(node, f"{ast.unparse(node.func)} takes one {{key: value}} in a model")
-    for key, value in zip(given.keys, given.values, strict=True):
+    for key, value in zip(mapping.keys, mapping.values, strict=True):
         try:
-            said = ast.literal_eval(key or given), ast.literal_eval(value)
+            attribute = ast.literal_eval(key or mapping), ast.literal_eval(value)
         except (ValueError, TypeError):
             _refuse_node(value, f"the value of an {kind} is written out in a model")
-        if reason := attributes.find_fault(kind, known, *said):
+        if reason := attributes.find_fault(kind, rules, *attribute):
             _refuse_node(value, reason)
 
 
 def _check_strings(tree: ast.Module, nodes: list[ast.AST]) -> None:
-    """Refuse every string that is not allowed in its place."""
-    allowed = {id(node) for node in strings.list_allowed_strings(tree)}
+    """Reject every string that is not allowed in its place."""
+    allowed_ids = {id(node) for node in strings.list_allowed_strings(tree)}
     for node in nodes:
         value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
-        if isinstance(value, str) and id(node) not in allowed:
+        if isinstance(value, str) and id(node) not in allowed_ids:
             _refuse_node(
                 node, f"the string {value[:40]!r} is not allowed here: TVM may evaluate it"
             )
@@ -228,37 +227,37 @@ def _split_dotted_name(node: ast.AST) -> tuple[str | None, str]:
 
 
 def _find_definition(tree: ast.Module) -> ast.ClassDef | ast.FunctionDef:
-    """Return the one class or function of a source. Refuse all other statements."""
-    found: list[ast.ClassDef | ast.FunctionDef] = []
+    """Return the only class or function of a source; raises ModelError for other statements."""
+    definitions: list[ast.ClassDef | ast.FunctionDef] = []
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom):
             _check_import(statement)
         elif isinstance(statement, ast.ClassDef | ast.FunctionDef):
-            found.append(statement)
+            definitions.append(statement)
         elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
             _refuse_node(
                 statement, "a model is one class or one PrimFunc, and imports of tvm.script"
             )
-    if len(found) != 1:
+    if len(definitions) != 1:
         raise ModelError(
-            f"1: no TVMScript: {len(found)} classes and functions, where a model is one"
+            f"1: no TVMScript: {len(definitions)} classes and functions, where a model is one"
         )
-    if isinstance(found[0], ast.ClassDef):
-        _check_decorators(found[0], {"I.ir_module"})
-        if found[0].bases or found[0].keywords:
-            _refuse_node(found[0], "the class of a model has no bases")
-    return found[0]
+    if isinstance(definitions[0], ast.ClassDef):
+        _check_decorators(definitions[0], {"I.ir_module"})
+        if definitions[0].bases or definitions[0].keywords:
+            _refuse_node(definitions[0], "the class of a model has no bases")
+    return definitions[0]
 
 
 def _check_import(node: ast.ImportFrom) -> None:
     for alias in node.names:
-        known = vocabulary.IMPORTS.get(alias.name)
-        if node.module != "tvm.script" or node.level or known is None:
+        required_alias = vocabulary.IMPORTS.get(alias.name)
+        if node.module != "tvm.script" or node.level or required_alias is None:
             _refuse_node(
                 node, f"only {', '.join(vocabulary.IMPORTS)} are imported, from tvm.script"
             )
-        if alias.asname != known:
-            _refuse_node(node, f"write: from tvm.script import {alias.name} as {known}")
+        if alias.asname != required_alias:
+            _refuse_node(node, f"write: from tvm.script import {alias.name} as {required_alias}")
 
 
 def _check_function(node: ast.stmt) -> None:
@@ -273,14 +272,14 @@ def _check_function(node: ast.stmt) -> None:
             _refuse_node(inner, "definitions and imports do not stand inside a function")
 
 
-def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed: set[str]) -> None:
+def _check_decorators(node: ast.ClassDef | ast.FunctionDef, allowed_words: set[str]) -> None:
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call):
             _check_options(decorator)
-    said = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    words = [".".join(filter(None, _split_dotted_name(name))) for name in said]
-    if len(words) != 1 or words[0] not in allowed:
-        _refuse_node(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed))}")
+    functions = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+    words = [".".join(filter(None, _split_dotted_name(name))) for name in functions]
+    if len(words) != 1 or words[0] not in allowed_words:
+        _refuse_node(node, f"{node.name} needs one decorator: {' or '.join(sorted(allowed_words))}")
 
 
 def _check_options(decorator: ast.Call) -> None:

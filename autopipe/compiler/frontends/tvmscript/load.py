@@ -1,4 +1,4 @@
-"""From a TVMScript source to a Relax module: gate, parser, checks, weights."""
+"""Load a TVMScript source as a Relax module: gate, parser, checks, weights."""
 
 import hashlib
 import re
@@ -25,7 +25,7 @@ _LINE = re.compile(r"\d+: ")
 def load_tvmscript(
     path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
 ) -> Imported:
-    """Read a model; raises `ModelError`, with file and line in front, or `ConfigError`."""
+    """Read a model; raises `ModelError` that begins with file and line, or `ConfigError`."""
     try:
         return _load_model(path, inputs, weights, sha256)
     except ModelError as error:
@@ -69,7 +69,7 @@ def _read_source(path: Path) -> bytes:
 
 
 def _draw_weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
-    """Draw the weights, since a source has no values for its parameters."""
+    """Draw random weights: a source has no values for its parameters."""
     names = [value.name for value in model.weights]
     if not names:
         return {}
@@ -84,11 +84,14 @@ def _draw_weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
                 f"weight {value.name!r} is {value.dtype}; only floats are drawn: write it as "
                 "R.const, or make it an input"
             )
-    found = find_roles(model.module, names)
-    other = Role("kernel", NORMAL)
+    roles = find_roles(model.module, names)
+    default_role = Role("kernel", NORMAL)
     return {
         value.name: draw_weight(
-            f"{weights.seed}:{value.name}", found.get(value.name, other), value.shape, value.dtype
+            f"{weights.seed}:{value.name}",
+            roles.get(value.name, default_role),
+            value.shape,
+            value.dtype,
         )
         for value in model.weights
     }

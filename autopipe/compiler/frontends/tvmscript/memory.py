@@ -1,4 +1,4 @@
-"""How much memory a model in TVMScript asks for."""
+"""Bound the memory of a model in TVMScript."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ def check_model_memory(
     weights: Sequence[Value],
     limits: Bounds = BOUNDS,
 ) -> None:
-    """Raise `ModelError`, with the name of a value, if tensors take absurdly much memory."""
-    drawn = {value.name: _count_bytes(value.shape, value.dtype) for value in weights}
-    bounds.check_weights(drawn, limits)
-    given = {value.name: _count_bytes(value.shape, value.dtype) for value in inputs}
+    """Raise `ModelError`, with the name of a value, if tensors exceed the memory bounds."""
+    weight_bytes = {value.name: _count_bytes(value.shape, value.dtype) for value in weights}
+    bounds.check_weights(weight_bytes, limits)
+    input_bytes = {value.name: _count_bytes(value.shape, value.dtype) for value in inputs}
     main = module["main"]
     bounds.check_memory(
-        list(_list_computations(module, main, set(given))),
-        given=given,
-        stored=sum(drawn.values()),
-        returned=_list_variable_names(main.body.body),
+        list(_list_computations(module, main, set(input_bytes))),
+        input_bytes=input_bytes,
+        weight_bytes=sum(weight_bytes.values()),
+        output_names=_list_variable_names(main.body.body),
         bounds=limits,
     )
 
@@ -44,17 +44,17 @@ def _list_computations(
         constant = varying.isdisjoint(read)
         if not constant:
             varying.add(name)
-        made = {name: _count_type_bytes(binding.var.ty)}
-        called = find_callee(binding.value)
-        if called is not None:
-            made[f"{name}/{called}"] = _count_buffer_bytes(module[called])
-        yield Computation(f"value {name!r}", tuple(read), made, constant)
+        sizes = {name: _count_type_bytes(binding.var.ty)}
+        callee = find_callee(binding.value)
+        if callee is not None:
+            sizes[f"{name}/{callee}"] = _count_buffer_bytes(module[callee])
+        yield Computation(f"value {name!r}", tuple(read), sizes, constant)
 
 
 def _list_variable_names(value: relax.Expr) -> set[str]:
-    found: list[relax.Var] = []
-    tvm_ffi.structural_walk(value, (relax.Var, found.append))
-    return {str(buffer.name) for buffer in found}
+    variables: list[relax.Var] = []
+    tvm_ffi.structural_walk(value, (relax.Var, variables.append))
+    return {str(buffer.name) for buffer in variables}
 
 
 def _count_buffer_bytes(function: tirx.PrimFunc) -> int:
@@ -73,7 +73,7 @@ def _count_type_bytes(kind: object) -> int:
 
 
 def _count_bytes(shape: Mapping[int, object] | Sequence[object], dtype: str) -> int:
-    """Return the bytes of a tensor, or 0 if one of its sizes is not known."""
+    """Return the bytes of a tensor, or 0 if a size is unknown."""
     if not all(isinstance(extent, int | tirx.IntImm) for extent in shape):
         return 0
     try:

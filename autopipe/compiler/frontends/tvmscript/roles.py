@@ -1,4 +1,4 @@
-"""Finds the role of each weight of a module from its loops, since it may be one PrimFunc."""
+"""Find the role of each weight of a module from its loops, since it may be one PrimFunc."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,19 +26,19 @@ _RULES: Final[Mapping[Any, Callable[[list[Moments]], Moments]]] = {
 
 
 def find_roles(module: tvm.IRModule, weights: Sequence[str]) -> dict[str, Role]:
-    """Return the role of each of these parameters of `main` that has one."""
+    """Find the roles of parameters of `main`, by name."""
     with tvm.target.Target({"kind": "llvm"}), tvm.transform.PassContext(opt_level=3):
         module = legalize_ops(transform.DecomposeOpsForInference()(module))
-    found = _Roles()
+    roles = _Roles()
     for param in module["main"].params:
-        found.origin.update({param: param.name} if param.name in weights else {})
+        roles.origin.update({param: param.name} if param.name in weights else {})
     for binding in list_bindings(module["main"]):
         name = find_callee(binding.value)
         if name is None:
-            found.rename(binding.var, binding.value)
+            roles.rename(binding.var, binding.value)
         else:
-            found.call(module[name], binding)
-    return found.roles
+            roles.call(module[name], binding)
+    return roles.roles
 
 
 class _Roles:
@@ -46,11 +46,11 @@ class _Roles:
 
     def __init__(self) -> None:
         self.roles: dict[str, Role] = {}
-        self.origin: dict[Any, str] = {}  # what is a weight, perhaps seen another way
+        self.origin: dict[Any, str] = {}  # weights and their aliases
         self.moments: dict[Any, Moments] = {}
 
     def rename(self, new: relax.Var, value: relax.Expr) -> None:
-        """Give a value the moments of another value, or of a field of it."""
+        """Copy the moments of a value, or of a field of it, to another value."""
         old = value.tuple_value if isinstance(value, relax.TupleGetItem) else value
         if isinstance(old, relax.Var):
             self._copy_facts(old, new)
@@ -84,15 +84,15 @@ class _Roles:
         tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
         sources = [load.source for load in loads if not load.source.same_as(store.buffer)]
         weights = [source for source in sources if source in self.origin]
-        others = [source for source in sources if source not in self.origin]
+        other_sources = [source for source in sources if source not in self.origin]
         terms = math.prod(_read_extent(a) for a in block.iter_vars if a.iter_type != a.DataPar)
-        if weights and not others and len({self.origin[weight] for weight in weights}) == 1:
+        if weights and not other_sources and len({self.origin[weight] for weight in weights}) == 1:
             self.origin[store.buffer] = self.origin[weights[0]]
             if _list_called_ops(store.value) & _ROOTS:
                 self.roles.setdefault(self.origin[weights[0]], Role("variance", NORMAL))
             return
         kernel = any(_is_factor(store.value, weight) for weight in weights) and terms > 1
-        data = self.moments.get(others[0], NORMAL) if others else NORMAL
+        data = self.moments.get(other_sources[0], NORMAL) if other_sources else NORMAL
         for weight in weights:
             kind: Kind = "kernel" if kernel else _classify_weight(store.value, weight)
             self.roles.setdefault(self.origin[weight], Role(kind, data, terms))
@@ -104,17 +104,17 @@ class _Roles:
         if terms == 1:
             return round_moments(*self._estimate_moments(value))
         inner = [side for side in _list_operands(value) if not _has_load_of(side, store.buffer)]
-        each = self._estimate_moments(inner[0]) if inner else NORMAL
+        moments = self._estimate_moments(inner[0]) if inner else NORMAL
         if isinstance(value, tirx.Add):
-            return round_moments(each.mean * terms, each.square * terms)
-        return round_moments(*rules.largest([each]))
+            return round_moments(moments.mean * terms, moments.square * terms)
+        return round_moments(*rules.largest([moments]))
 
     def _estimate_moments(self, value: Expr) -> Moments:
         """Return the moments of an expression."""
         if isinstance(value, TensorLoad):
             role = self.roles.get(self.origin.get(value.source, ""))
-            known = self.moments.get(value.source, NORMAL)
-            return _OF_WEIGHTS.get(role.kind, NORMAL) if role else known
+            value_moments = self.moments.get(value.source, NORMAL)
+            return _OF_WEIGHTS.get(role.kind, NORMAL) if role else value_moments
         if isinstance(value, tirx.FloatImm | tirx.IntImm):
             return Moments(float(value.value), float(value.value) ** 2)
         if isinstance(value, tirx.Cast):
@@ -132,7 +132,7 @@ class _Roles:
 
 
 def _classify_weight(value: Expr, weight: Expr) -> Kind:
-    """Return what a weight does to the other operands of an elementwise expression."""
+    """Classify a weight of an elementwise expression: table, scale or shift."""
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
     inner: list[TensorLoad] = []
@@ -146,9 +146,9 @@ def _classify_weight(value: Expr, weight: Expr) -> Kind:
 
 def _is_factor(value: Expr, weight: Expr) -> bool:
     """Whether a weight is one side of a product or quotient in an expression."""
-    found: list[Expr] = []
-    tvm_ffi.structural_walk(value, [(tirx.Mul, found.append), (tirx.Div, found.append)])
-    return any(_has_load_of(side, weight) for inner in found for side in _list_operands(inner))
+    products: list[Expr] = []
+    tvm_ffi.structural_walk(value, [(tirx.Mul, products.append), (tirx.Div, products.append)])
+    return any(_has_load_of(side, weight) for inner in products for side in _list_operands(inner))
 
 
 def _has_load_of(value: Expr, buffer: Expr) -> bool:
@@ -164,7 +164,7 @@ def _list_called_ops(value: Expr) -> set[str]:
 
 
 def _read_op_name(call: tvm.ir.Call) -> str:
-    """Return the name of an operator, without the part before its last dot."""
+    """Return the name of an operator after its last dot."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 

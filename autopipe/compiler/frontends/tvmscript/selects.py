@@ -1,4 +1,4 @@
-"""Finds the inputs that are indices of another tensor, and how many entries they choose from."""
+"""Find the inputs that are indices into a tensor, and the number of its entries."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from autopipe.compiler.passes.legalize import legalize_ops
 
 
 def find_index_limits(module: tvm.IRModule) -> dict[str, int]:
-    """Return, by parameter of `main`, how many entries its values choose from.
+    """Find the parameters of `main` that are indices, with the number of indexed entries.
 
     An element is an index if it is read inside the index of a read or write. It is followed back to
     a parameter through blocks that compute it from that parameter alone.
@@ -19,19 +19,19 @@ def find_index_limits(module: tvm.IRModule) -> dict[str, int]:
     with tvm.target.Target({"kind": "llvm"}):
         module = legalize_ops(module)
     main = module["main"]
-    carried: dict[Any, set[str]] = {param: {param.name} for param in main.params}
+    sources: dict[Any, set[str]] = {param: {param.name} for param in main.params}
     limits: dict[str, int] = {}
     for binding in list_bindings(main):
         name = find_callee(binding.value)
         if name is None:
             if isinstance(binding.value, relax.Var):
-                carried[binding.var] = carried.get(binding.value, set())
+                sources[binding.var] = sources.get(binding.value, set())
             continue
         function = module[name]
         for argument, param in zip(binding.value.args[1].fields, function.params, strict=False):
-            carried[param] = (
-                carried.get(argument, set()) if isinstance(argument, relax.Var) else set()
+            sources[param] = (
+                sources.get(argument, set()) if isinstance(argument, relax.Var) else set()
             )
-        index_inputs.trace_indices(function, carried, limits)
-        carried[binding.var] = carried.get(function.params[-1], set())
+        index_inputs.trace_indices(function, sources, limits)
+        sources[binding.var] = sources.get(function.params[-1], set())
     return limits

@@ -1,6 +1,6 @@
 """The words of TVMScript that a model is written in.
 
-All other words are refused, even harmless ones: TVM's parser evaluates expressions as Python does,
+All other words are rejected, even harmless ones: TVM's parser evaluates expressions as Python does,
 and through its modules they could reach files, libraries and code generators.
 """
 
@@ -8,10 +8,10 @@ import re
 from typing import Final
 
 IMPORTS: Final = {"ir": "I", "relax": "R", "tirx": "T"}
-"""What may be imported from `tvm.script`, and the one name that each has in a model."""
+"""Allowed imports from `tvm.script`, each with its required alias."""
 
 BUILTINS: Final = frozenset({"range", "min", "max", "abs", "float", "int"})
-"""Names of Python that TVMScript gives a meaning."""
+"""Names of Python built-ins that TVMScript supports."""
 
 ON_VALUES: Final = frozenset({"astype", "dtype", "shape"})
 """Attributes of buffers and elements."""
@@ -32,7 +32,7 @@ _SCALARS: Final = frozenset({
     "truncdiv", "truncmod",
 })  # fmt: skip
 T_WORDS: Final = _STRUCTURE | _SCALARS
-"""Words of `T`, but for the names of element types."""
+"""Words of `T` without the names of element types."""
 
 _NUMBER: Final = re.compile(r"(float|int|uint)(8|16|32|64)")
 
@@ -47,11 +47,11 @@ _OPERATORS: Final = tuple(
         "nn.nn", "qdq", "search", "sorting", "statistical", "ternary", "unary",
     )
 )  # fmt: skip
-"""The modules of Relax whose functions are operators, which compute tensors of tensors."""
+"""The modules of Relax with operators on tensors."""
 
 
 def is_known_word(root: str, word: str) -> bool:
-    """Whether a model may say `root.word`, such as `T.axis.remap` or `R.nn.relu`."""
+    """Whether `root.word` is allowed in a model, such as `T.axis.remap` or `R.nn.relu`."""
     if root == "I":
         return word == "ir_module"
     if root == "T":
@@ -68,7 +68,7 @@ def is_known_op(op: str) -> bool:
 
 
 def is_number(word: str) -> bool:
-    """Whether `T.word` is a type, so that it makes a number of that type."""
+    """Whether `T.word` is a scalar type, whose call creates a constant."""
     return bool(_NUMBER.fullmatch(word))
 
 

@@ -1,4 +1,4 @@
-"""Turns a parsed source into one Relax `main` of static shapes, in whatever form it was written."""
+"""Normalize a parsed source, module or PrimFunc, to one Relax `main` of static shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _DTYPES = get_args(DType)
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A model that is ready to be optimized. Only its weights have no values yet."""
+    """A normalized model, without values of its weights."""
 
     module: tvm.IRModule
     """`main` takes the inputs, then the weights."""
@@ -32,22 +32,24 @@ class Whole:
     outputs: tuple[Value, ...]
 
 
-def normalize_model(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Input]) -> Whole:
-    """Return the model of a source, with its inputs bound to the shapes in `given`.
+def normalize_model(
+    parsed_model: tvm.IRModule | tirx.PrimFunc, inputs: Mapping[str, Input]
+) -> Whole:
+    """Return the model of a source, with its inputs bound to the shapes of the pipeline.
 
-    Raises `ModelError`, and `ConfigError` if `given` does not fit.
+    Raises `ModelError`, and `ConfigError` if `inputs` contradict the model.
     """
-    module = _as_module(found)
-    _check_names([p.name for p in module["main"].params], given)
-    module = _bind_symbols(module, given)
+    module = _as_module(parsed_model)
+    _check_names([p.name for p in module["main"].params], inputs)
+    module = _bind_symbols(module, inputs)
     main = module["main"]
     ports = [_read_value(f"parameter {p.name!r}", p.name, p.ty) for p in main.params]
     count = int((main.attrs or {}).get(_INPUTS, len(ports)))
     if not 1 <= count <= len(ports):
         raise ModelError(f"num_input is {count}; main has {len(ports)} parameters")
     for value in ports[:count]:
-        _check_given(value, given.get(value.name))
-    if stray := sorted(given.keys() & {value.name for value in ports[count:]}):
+        _check_given(value, inputs.get(value.name))
+    if stray := sorted(inputs.keys() & {value.name for value in ports[count:]}):
         raise ConfigError(f"model.inputs.{stray[0]}: a weight, as num_input is {count}")
     return Whole(
         _make_private(module, count),
@@ -57,34 +59,36 @@ def normalize_model(found: tvm.IRModule | tirx.PrimFunc, given: Mapping[str, Inp
     )
 
 
-def _as_module(found: tvm.IRModule | tirx.PrimFunc) -> tvm.IRModule:
+def _as_module(parsed_model: tvm.IRModule | tirx.PrimFunc) -> tvm.IRModule:
     """Return the model as a module with a graph `main`."""
-    if isinstance(found, tirx.PrimFunc):
-        return _wrap_kernel(found)
-    alone = _find_single_kernel(found)
-    return found if alone is None else _wrap_kernel(alone)
+    if isinstance(parsed_model, tirx.PrimFunc):
+        return _wrap_kernel(parsed_model)
+    kernel = _find_single_kernel(parsed_model)
+    return parsed_model if kernel is None else _wrap_kernel(kernel)
 
 
-def _find_single_kernel(found: tvm.IRModule) -> tirx.PrimFunc | None:
+def _find_single_kernel(module: tvm.IRModule) -> tirx.PrimFunc | None:
     """Return the PrimFunc if it is the whole model, else None."""
-    functions = list(found.functions.values())
-    return functions[0] if len(functions) == 1 and list_prim_funcs(found) else None
+    functions = list(module.functions.values())
+    return functions[0] if len(functions) == 1 and list_prim_funcs(module) else None
 
 
 def _wrap_kernel(function: tirx.PrimFunc) -> tvm.IRModule:
-    """Return a module whose `main` calls a PrimFunc with inputs and returns its outputs.
+    """Wrap a PrimFunc in a module: `main` calls it with inputs and returns its outputs.
 
-    `call_tir` wants the outputs last, so the parameters are put into that order.
+    `call_tir` requires the outputs last, so the parameters are reordered.
     """
-    read, written = _find_accesses(function)
-    both = [p.name for p in function.params if p.name in read & written]
-    if both:
-        raise ModelError(f"{both[0]!r} is read and written; a model leaves its inputs alone")
-    outputs = [p for p in function.params if p.name in written]
-    inputs = [p for p in function.params if p.name not in written]
+    read_names, written_names = _find_accesses(function)
+    shared_names = [p.name for p in function.params if p.name in read_names & written_names]
+    if shared_names:
+        raise ModelError(
+            f"{shared_names[0]!r} is read and written; a model leaves its inputs alone"
+        )
+    outputs = [p for p in function.params if p.name in written_names]
+    inputs = [p for p in function.params if p.name not in written_names]
     if not outputs:
         raise ModelError("nothing is written to a buffer among the parameters")
-    if unread := [p.name for p in inputs if p.name not in read]:
+    if unread := [p.name for p in inputs if p.name not in read_names]:
         raise ModelError(f"{unread[0]!r} is neither read nor written")
     builder = relax.BlockBuilder()
     name = str((function.attrs or {}).get("global_symbol", "main"))
@@ -101,16 +105,16 @@ def _wrap_kernel(function: tirx.PrimFunc) -> tvm.IRModule:
                 call = relax.call_tir(variable, params, types[0])
                 results = [builder.emit_output(call, outputs[0].name)]
             else:
-                made = builder.emit(relax.call_tir(variable, params, types))
-                fields = (relax.TupleGetItem(made, index) for index in range(len(types)))
-                named = zip(fields, outputs, strict=True)
-                results = [builder.emit_output(field, p.name) for field, p in named]
+                result = builder.emit(relax.call_tir(variable, params, types))
+                fields = (relax.TupleGetItem(result, index) for index in range(len(types)))
+                named_fields = zip(fields, outputs, strict=True)
+                results = [builder.emit_output(field, p.name) for field, p in named_fields]
         builder.emit_func_output(results[0] if len(types) == 1 else relax.Tuple(results))
     return builder.finalize()
 
 
 def _find_accesses(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
-    """Return the names of the parameters that are inputs, and of those that are outputs.
+    """Return the names of the input parameters and of the output parameters.
 
     A reduction also reads its output, but its block does not list that read.
     """
@@ -118,62 +122,70 @@ def _find_accesses(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
     stores: list[tirx.BufferStore] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append))
-    read: set[str] = set()
-    done: set[str] = set()
+    read_names: set[str] = set()
+    written_before: set[str] = set()
     for block in blocks:
-        read |= _match_params(function, [region.source for region in block.reads]) - done
-        done |= _match_params(function, [region.source for region in block.writes])
-    written = _match_params(function, [store.buffer for store in stores])
+        read_names |= (
+            _match_params(function, [region.source for region in block.reads]) - written_before
+        )
+        written_before |= _match_params(function, [region.source for region in block.writes])
+    written_names = _match_params(function, [store.buffer for store in stores])
     if not blocks:
         loads: list[tvm.ir.TensorLoad] = []
         tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append))
-        read = _match_params(function, [load.source for load in loads]) - written
-    return read, written
+        read_names = _match_params(function, [load.source for load in loads]) - written_names
+    return read_names, written_names
 
 
 def _match_params(function: tirx.PrimFunc, buffers: Sequence[Any]) -> set[str]:
     return {p.name for p in function.params if any(p.same_as(buffer) for buffer in buffers)}
 
 
-def _bind_symbols(module: tvm.IRModule, given: Mapping[str, Input]) -> tvm.IRModule:
+def _bind_symbols(module: tvm.IRModule, inputs: Mapping[str, Input]) -> tvm.IRModule:
     """Replace the symbols in the shapes of inputs by the sizes of the pipeline file."""
     symbols: dict[str, int] = {}
     for param in module["main"].params:
         shape = getattr(getattr(param.ty, "shape", None), "values", None)
-        if param.name not in given or shape is None or len(shape) != len(given[param.name].shape):
+        if param.name not in inputs or shape is None or len(shape) != len(inputs[param.name].shape):
             continue
-        for extent, size in zip(shape, given[param.name].sizes, strict=True):
+        for extent, size in zip(shape, inputs[param.name].sizes, strict=True):
             if isinstance(extent, tirx.Var):
                 symbols.setdefault(extent.name, size)
     return transform.BindSymbolicVars(symbols, "main")(module) if symbols else module
 
 
-def _check_names(names: Sequence[str], given: Mapping[str, Input]) -> None:
-    for name in given.keys() - set(names):
-        meant = find_closest(name, names)
-        hint = f"; did you mean {meant!r}?" if meant else ";"
+def _check_names(names: Sequence[str], inputs: Mapping[str, Input]) -> None:
+    for name in inputs.keys() - set(names):
+        suggestion = find_closest(name, names)
+        hint = f"; did you mean {suggestion!r}?" if suggestion else ";"
         raise ConfigError(
             f"model.inputs.{name}: the model has no such input{hint} it has {', '.join(names)}"
         )
 
 
-def _check_given(value: Value, given: Input | None) -> None:
-    if given is None:
+def _check_given(value: Value, input_spec: Input | None) -> None:
+    if input_spec is None:
         return
-    where = f"model.inputs.{value.name}"
-    if given.dtype not in {None, value.dtype}:
-        raise ConfigError(f"{where}.dtype: {given.dtype} is given, the model has {value.dtype}")
-    if given.value is not None:
-        raise ConfigError(f"{where}.value: only an input of an ONNX model can be made a constant")
-    if given.shape != value.shape:
-        raise ConfigError(f"{where}.shape: {list(given.shape)}, the model has {list(value.shape)}")
+    field_path = f"model.inputs.{value.name}"
+    if input_spec.dtype not in {None, value.dtype}:
+        raise ConfigError(
+            f"{field_path}.dtype: {input_spec.dtype} is given, the model has {value.dtype}"
+        )
+    if input_spec.value is not None:
+        raise ConfigError(
+            f"{field_path}.value: only an input of an ONNX model can be made a constant"
+        )
+    if input_spec.shape != value.shape:
+        raise ConfigError(
+            f"{field_path}.shape: {list(input_spec.shape)}, the model has {list(value.shape)}"
+        )
 
 
 def _make_private(module: tvm.IRModule, count: int) -> tvm.IRModule:
     """Return the module with `main` as its only public function, all bindings in dataflow."""
     for name, function in list_prim_funcs(module):
         variable = module.get_global_var(name)
-        for attribute in ("global_symbol", "layout_free_buffers"):  # set anew when it is lowered
+        for attribute in ("global_symbol", "layout_free_buffers"):  # set again when it is lowered
             function = function.without_attr(attribute)  # noqa: PLW2901
         module.update_func(variable, function)
     main = module["main"].with_attr({"global_symbol": "main", _INPUTS: count})
@@ -193,12 +205,12 @@ def _list_outputs(main: relax.Function) -> tuple[Value, ...]:
     return tuple(_read_value(f"output {n!r}", n, t) for n, t in zip(names, types, strict=True))
 
 
-def _read_value(what: str, name: str, kind: object) -> Value:
+def _read_value(label: str, name: str, kind: object) -> Value:
     if not isinstance(kind, relax.TensorType):
-        raise ModelError(f"{what} is no tensor")
+        raise ModelError(f"{label} is no tensor")
     if str(kind.dtype) not in _DTYPES:
-        raise ModelError(f"{what} is {kind.dtype}, not one of {', '.join(_DTYPES)}")
-    shape = read_static_sizes(what, getattr(kind.shape, "values", None))
+        raise ModelError(f"{label} is {kind.dtype}, not one of {', '.join(_DTYPES)}")
+    shape = read_static_sizes(label, getattr(kind.shape, "values", None))
     return Value(name=name, shape=shape, dtype=str(kind.dtype))
 
 

@@ -1,4 +1,4 @@
-"""Control flow that can not be compiled is told in one line."""
+"""Control flow that cannot be compiled is reported in one line."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Calls of functions under conditions, of which loops are made."""
+"""Nested conditional calls, the building block of loops."""
 
 from collections.abc import Sequence
 
@@ -9,26 +9,26 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBui
 
 
 def while_true(
-    builder: BlockBuilder, steps: list[Expr], changing: Sequence[Expr], fixed: Sequence[Expr]
+    builder: BlockBuilder, steps: list[Expr], changing: Sequence[Expr], invariants: Sequence[Expr]
 ) -> relax.SeqExpr:
-    """Return the calls of `steps`, each under the condition that the one before it returned."""
+    """Call `steps` in order, each only if the condition returned by the previous one is true."""
     bindings = []
 
-    def bound(name: str, value: Expr) -> relax.Var:
-        made = builder.normalize(value)
-        variable = relax.Var(name, made.ty)
-        bindings.append(relax.VarBinding(variable, made))
+    def bind(name: str, value: Expr) -> relax.Var:
+        normalized_value = builder.normalize(value)
+        variable = relax.Var(name, normalized_value.ty)
+        bindings.append(relax.VarBinding(variable, normalized_value))
         return variable
 
-    result = bound("result", relax.Call(steps[0], [*changing, *fixed]))
+    result = bind("result", relax.Call(steps[0], [*changing, *invariants]))
     if len(steps) > 1:
         items = [relax.TupleGetItem(result, at) for at in range(len(result.ty.fields))]
-        go, *changing = (bound("part", item) for item in items)
-        rest = while_true(builder, steps[1:], changing, fixed)
-        result = bound("result", relax.If(go, rest, relax.SeqExpr([], result)))
+        go, *changing = (bind("part", item) for item in items)
+        next_calls = while_true(builder, steps[1:], changing, invariants)
+        result = bind("result", relax.If(go, next_calls, relax.SeqExpr([], result)))
     return relax.SeqExpr([relax.BindingBlock(bindings)], result)
 
 
 def as_many(builder: BlockBuilder, left: Expr, rounds: int) -> Expr:
-    """Return whether at least so many rounds are left."""
+    """Emit the test that at least `rounds` rounds remain."""
     return builder.normalize(relax.op.less_equal(relax.const(rounds, "int64"), left))

@@ -1,8 +1,8 @@
 """Converters of control flow for TVM's importer of ONNX.
 
-TVM handles If itself, in a way of its own: both branches are computed beforehand, as far as their
-converters emit anything, and nothing of such a model is fused. It has no Loop and no Scan. So nodes
-of these kinds get other names before TVM sees them, and names and converters are ours.
+TVM's own converter of If computes both branches beforehand and prevents fusion in the whole model;
+TVM has none for Loop and Scan. These nodes are therefore renamed to operators of our own, with our
+converters, before TVM's importer runs.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
 from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 HIDDEN_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
-"""What nodes of control flow are called before TVM sees them."""
+"""Names of control flow operators that hide them from TVM's importer."""
 
 
 def hide_control_nodes(model: ModelProto) -> None:
-    """Give the nodes of control flow their hidden names."""
+    """Rename control flow nodes to their hidden names."""
     for graph in list_graphs(model.graph):
         for node in graph.node:
             if node.op_type in HIDDEN_NAMES:
@@ -37,13 +37,13 @@ def hide_control_nodes(model: ModelProto) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControlFlowConverter:
-    """What TVM's importer takes for one of its classes of converters."""
+    """A converter of control flow with the interface of TVM's converter classes."""
 
     functions: BodyFunctions
     function: Callable[[BodyFunctions, ControlSite], Expr]
 
     def get_converter(self, opset: int) -> Convert:
-        """Return the function that makes Relax of a node."""
+        """Return the function that converts a node to Relax."""
 
         def convert(
             builder: BlockBuilder, inputs: Inputs, attrs: Attributes, params: Parameters

@@ -1,6 +1,7 @@
-"""Conditions that the constants of a model decide: the branch that is never taken may fit nothing.
+"""Resolve If nodes with a constant condition, before shape inference.
 
-So this comes before shapes are inferred. What depends on shapes is decided later, in `flatten`.
+The branch that is never taken may have inconsistent shapes. Conditions that depend on shapes are
+resolved later, in `flatten`.
 """
 
 from onnx import GraphProto, NodeProto, helper
@@ -16,40 +17,40 @@ from autopipe.compiler.frontends.onnx.rewriting.constants import (
 
 
 def replace_known_branches(graph: GraphProto, opset: int) -> None:
-    """Put the branch that is taken into the place of each If whose condition is known.
+    """Replace each If with a constant condition by the nodes of the taken branch.
 
-    What decides on it becomes constants, too. What is wrong with a node is left to the checker.
+    Nodes that compute the condition become constants, too. Invalid nodes are left to the checker.
     """
     if not has_control(graph):
         return
     names = Names(graph)
-    known = read_short_lists(graph)
-    waiting, nodes, changed = list(reversed(graph.node)), [], False
-    while waiting:
-        node = waiting.pop()
-        chosen = _read_condition(node, known)
-        if chosen is None:
-            values = evaluate_short(node, known, opset)
-            known.update(values)
+    constants = read_short_lists(graph)
+    pending, nodes, changed = list(reversed(graph.node)), [], False
+    while pending:
+        node = pending.pop()
+        condition = _read_condition(node, constants)
+        if condition is None:
+            values = evaluate_short(node, constants, opset)
+            constants.update(values)
             nodes += _make_constants(values) or [node]
         else:
-            waiting += reversed(take_branch(node, names, chosen=chosen))
+            pending += reversed(take_branch(node, names, condition=condition))
             changed = True
     if not changed:
         return
-    kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(copies)
 
 
-def _read_condition(node: NodeProto, known: Values) -> bool | None:
-    """Return the condition of an If, None where it is not known and for any other node."""
+def _read_condition(node: NodeProto, constants: Values) -> bool | None:
+    """Return the constant condition of an If; None if it is computed, and for other nodes."""
     if node.op_type != "If" or node.domain or len(node.input) != 1:
         return None
-    inside = {attribute.name for attribute in node.attribute if attribute.HasField("g")}
-    if not inside >= {"then_branch", "else_branch"}:
+    branch_names = {attribute.name for attribute in node.attribute if attribute.HasField("g")}
+    if not branch_names >= {"then_branch", "else_branch"}:
         return None
-    value = known.get(node.input[0])
+    value = constants.get(node.input[0])
     return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
 
 

@@ -1,4 +1,4 @@
-"""Makes control flow plain as far as the model says what it does."""
+"""Flatten control flow with constant conditions and trip counts."""
 
 from collections.abc import Callable
 
@@ -15,11 +15,11 @@ from autopipe.errors import ModelError
 
 
 def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], None]) -> ModelProto:
-    """Return the model with known conditions taken, and short loops unrolled.
+    """Resolve constant conditions and unroll short loops.
 
-    `simplify` folds constants, so that inner loops may become known once an outer one is unrolled;
-    it puts tensors into bodies, from where they are taken out again. Raises ModelError for a loop
-    that never ends, for one that contradicts itself, and where rounds take too much memory.
+    `simplify` folds constants, so that inner loops may become constant once an outer one is
+    unrolled; it puts tensors into bodies, which are lifted again. Raises ModelError for a loop that
+    never ends, for an inconsistent one, and if rounds take too much memory.
     """
     if not has_control(model.graph):
         return model
@@ -29,16 +29,18 @@ def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], Non
     while True:
         model = _infer_model(model)
         lift_tensors(model.graph)
-        changed = (
+        changes = (
             move_invariants.fold_inner_constants(model.graph),
             counted_rounds.settle_counted_loops(model.graph, opset),
             unrolling.step(model.graph),
         )
-        if not any(changed):
+        if not any(changes):
             return model
         graph = _infer_model(model).graph
-        stored = {tensor.name for tensor in graph.initializer}
-        memory.check_memory(graph, {value.name for value in graph.input} - stored, stored)
+        initializer_names = {tensor.name for tensor in graph.initializer}
+        memory.check_memory(
+            graph, {value.name for value in graph.input} - initializer_names, initializer_names
+        )
         simplify(model)
 
 
@@ -46,4 +48,4 @@ def _infer_model(model: ModelProto) -> ModelProto:
     try:
         return infer_types(model)
     except onnx.shape_inference.InferenceError as error:
-        raise ModelError(f"shapes can not be inferred: {error}") from error
+        raise ModelError(f"shapes cannot be inferred: {error}") from error

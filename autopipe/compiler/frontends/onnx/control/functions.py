@@ -21,50 +21,52 @@ from autopipe.errors import ModelError
 # ruff: noqa: SLF001  TVM's importer has no public interface
 
 _KNOWN = (GenericConst, relax.ShapeExpr, tirx.IntImm)
-"""What an importer of operators has to see: it is part of the code, and no value at run time."""
+"""Types of captured values that are constants in a body instead of parameters."""
 
 
 Results = Callable[[BlockBuilder, list[Expr]], list[Expr]]
-"""Adds to what a body computes: (builder of the body, its results)."""
+"""Transforms the results of a body: (builder of the body, its results)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a body reads from around it."""
+    """The values that a body captures from the surrounding graph."""
 
     names: tuple[str, ...]
-    """Names of the values that are given at run time."""
+    """Names of the values that are computed at run time."""
     values: tuple[Expr, ...]
     constants: Mapping[str, Expr]
-    """Values that are known, by name."""
+    """Constant values by name."""
 
     @classmethod
     def of(cls, graphs: Sequence[GraphProto], nodes: Mapping[str, Expr]) -> "Around":
-        """Find what bodies read, among the values of the graph they stand in."""
-        read = dict.fromkeys(name for graph in graphs for name in list_captured(graph))
-        missing = [name for name in read if name not in nodes]
+        """Find the captured values of bodies among the values of the surrounding graph."""
+        captured_names = dict.fromkeys(name for graph in graphs for name in list_captured(graph))
+        missing = [name for name in captured_names if name not in nodes]
         if missing:
             raise ModelError(f"a body of If, Loop or Scan reads {missing[0]!r}, which is nowhere")
-        constants = {name: nodes[name] for name in read if isinstance(nodes[name], _KNOWN)}
-        given = tuple(name for name in read if name not in constants)
-        return cls(given, tuple(nodes[name] for name in given), constants)
+        constants = {
+            name: nodes[name] for name in captured_names if isinstance(nodes[name], _KNOWN)
+        }
+        runtime_names = tuple(name for name in captured_names if name not in constants)
+        return cls(runtime_names, tuple(nodes[name] for name in runtime_names), constants)
 
     def params(self) -> list[relax.Var]:
-        """Return a variable for each of the values."""
+        """Create a variable for each run-time value."""
         pairs = zip(self.names, self.values, strict=True)
         return [relax.Var(name, value.ty) for name, value in pairs]
 
     def given(self, params: Sequence[relax.Var]) -> dict[str, Expr]:
-        """Return all of it by name, with variables in the place of values."""
+        """Map all captured names to constants or the given variables."""
         return {**self.constants, **dict(zip(self.names, params, strict=True))}
 
 
 @dataclass(frozen=True, slots=True)
 class ControlSite:
-    """A node that is converted, and where."""
+    """A control flow node and its context in the conversion."""
 
     builder: BlockBuilder
-    """The builder of the function that it stands in."""
+    """The builder of the function that contains it."""
     inputs: Inputs
     attributes: Attributes
     nodes: Mapping[str, Expr]
@@ -78,19 +80,19 @@ class ControlSite:
 
     @property
     def outputs(self) -> int:
-        """How many outputs it has."""
+        """The number of its outputs."""
         return int(self.attributes["tvm_custom"]["num_outputs"])
 
 
 class BodyFunctions:
-    """The private functions of one module that is imported."""
+    """The private functions of control flow bodies in the imported module."""
 
     def __init__(self) -> None:
         self._root: BlockBuilder
         self._inside = False
 
     def within(self, builder: BlockBuilder) -> None:
-        """Say which builder a converter was called with; the first one has the module."""
+        """Register a converter's builder; the outermost one owns the module."""
         if not self._inside:
             self._root = builder
 
@@ -104,46 +106,46 @@ class BodyFunctions:
     ) -> GlobalVar:
         """Add a function and return its GlobalVar.
 
-        `emit` is given a builder and returns the result; `pure` puts what it emits into one
-        dataflow block.
+        `emit` takes a builder and returns the result; with `pure` its bindings are one dataflow
+        block.
         """
         builder = relax.BlockBuilder()
         return self._add_function(builder, name, params, lambda: emit(builder), pure=pure)
 
     def mark(self, function: GlobalVar, attribute: str) -> None:
-        """Give a function an attribute."""
-        marked = self._root.get()[function].with_attr(attribute, 1)
-        self._root.update_func(function, marked)
+        """Set an attribute of a function to 1."""
+        new_function = self._root.get()[function].with_attr(attribute, 1)
+        self._root.update_func(function, new_function)
 
     def body(
         self,
         graph: GraphProto,
         params: Sequence[relax.Var],
-        given: Mapping[str, Expr],
+        bindings: Mapping[str, Expr],
         opset: int,
         results: Results = lambda _, values: values,
     ) -> GlobalVar:
         """Add the function of a body and return its GlobalVar.
 
-        `given` are the inputs of the body and what it reads from around it, by name: parameters
-        and known values. `results` may add to what the body computes. Raises ModelError where
-        that has a shape which is not known.
+        `bindings` are the inputs and captured values of the body by name: parameters and
+        constants. `results` may transform the body's outputs. Raises ModelError for an output of
+        unknown shape.
         """
         importer = onnx_frontend.ONNXGraphImporter({}, "float32", sanitize=False)
         importer.opset = opset
 
         def emit() -> Expr:
-            importer._nodes.update(given)
+            importer._nodes.update(bindings)
             for value in graph.input:
                 dims = value.type.tensor_type.shape.dim
-                if len(dims) == 1 and given[value.name].ty.ndim == 0:
-                    one = relax.op.reshape(given[value.name], (1,))
-                    importer._nodes[value.name] = importer.bb.normalize(one)
+                if len(dims) == 1 and bindings[value.name].ty.ndim == 0:
+                    vector = relax.op.reshape(bindings[value.name], (1,))
+                    importer._nodes[value.name] = importer.bb.normalize(vector)
             importer._construct_nodes(graph)
-            computed = [importer._nodes[value.name] for value in graph.output]
-            for value, made in zip(graph.output, computed, strict=True):
-                operand_facts.require_type_shape(made.ty, f"result {value.name!r} of a body")
-            return relax.Tuple(results(importer.bb, computed))
+            outputs = [importer._nodes[value.name] for value in graph.output]
+            for value, result in zip(graph.output, outputs, strict=True):
+                operand_facts.require_type_shape(result.ty, f"result {value.name!r} of a body")
+            return relax.Tuple(results(importer.bb, outputs))
 
         return self._add_function(importer.bb, graph.name or "body", params, emit, pure=True)
 
@@ -170,26 +172,26 @@ class BodyFunctions:
         return self._root.add_func(self._move_functions(builder.get()), _make_identifier(name))
 
     def _move_functions(self, module: IRModule) -> relax.Function:
-        """Return the body, what its converters wrote in loops being part of the whole module."""
-        moved = {
+        """Return the body with the PrimFuncs of its converters moved to the root module."""
+        replacements = {
             variable: self._root.add_func(function, variable.name_hint)
             for variable, function in module.functions_items()
             if isinstance(function, tirx.PrimFunc)
         }
-        if not moved:
+        if not replacements:
             return module["body"]
         return tvm_ffi.structural_map(
-            module["body"], (GlobalVar, lambda variable: moved.get(variable, variable))
+            module["body"], (GlobalVar, lambda variable: replacements.get(variable, variable))
         )
 
 
 def describe_type(kind: Type) -> str:
-    """Return a type of a tensor in words."""
+    """Format a tensor type for messages."""
     return f"{kind.dtype} {[int(dim) for dim in kind.shape.values]}"
 
 
 def make_scalar(builder: BlockBuilder, value: Expr, dtype: str) -> Expr:
-    """Return a number or a condition without dimensions."""
+    """Reshape a number or a condition to rank 0 and cast it."""
     if operand_facts.require_type_shape(value.ty, "a condition or a number of rounds"):
         value = builder.normalize(relax.op.reshape(value, ()))
     if str(value.ty.dtype) != dtype:
@@ -198,6 +200,6 @@ def make_scalar(builder: BlockBuilder, value: Expr, dtype: str) -> Expr:
 
 
 def _make_identifier(name: str) -> str:
-    """Return a name that a symbol of a library may have."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:60]
-    return f"body_{kept}"
+    """Convert a name to a valid symbol name."""
+    safe_name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:60]
+    return f"body_{safe_name}"

@@ -1,15 +1,14 @@
-"""Moves out of bodies what is the same in each round, or whichever branch is taken.
+"""Move constant nodes of loop bodies and branches to the outermost graph.
 
-What a body computes of tensors that are stored in the model is a constant, and so is the shape of
-what has a known one. Clean-up folds constants in the outermost graph alone. So such nodes move
-there:
+A node that reads only initializers is constant, and so is a Shape of a tensor with known shape.
+Clean-up folds constants in the outermost graph only, hence such nodes move there:
 
     If(c) then { s = Shape(x); p = Slice(s, ...); y = Pad(x, p) }
 
 becomes p = Slice(Constant [1, 576], ...); If(c) then { y = Pad(x, p) }.
 
-Nothing is computed here, unlike in `constants`, which computes short whole numbers in graphs that
-have no bodies: what moves may be large floats, which are folded where they are then.
+Nothing is computed here, unlike in `constants`, which evaluates short integer tensors in graphs
+without bodies: the moved nodes may compute large floats, which are folded later.
 """
 
 from collections.abc import Mapping
@@ -30,9 +29,9 @@ _Shapes = Mapping[str, tuple[int, ...]]
 
 
 def fold_inner_constants(graph: GraphProto) -> bool:
-    """Move constant work of inner graphs to the outermost one; tell whether there was any.
+    """Move constant nodes of inner graphs to the outermost one; returns whether there were any.
 
-    `graph` says what is known of shapes, and its bodies have no tensors of their own.
+    `graph` has inferred shapes, and its bodies have no initializers.
     """
     if not has_control(graph):
         return False
@@ -40,9 +39,9 @@ def fold_inner_constants(graph: GraphProto) -> bool:
     for node in graph.node:
         for inner in list_bodies(node):
             folding.within(inner, _read_shapes(graph) if node.op_type == "If" else {})
-    kept = list(graph.node)
+    remaining_nodes = list(graph.node)
     del graph.node[:]
-    graph.node.extend([*folding.moved, *kept])
+    graph.node.extend([*folding.moved, *remaining_nodes])
     return folding.changed
 
 
@@ -55,41 +54,41 @@ class _Folding:
         self.changed = False
 
     def within(self, graph: GraphProto, around: _Shapes) -> None:
-        """Move what is constant out of a graph, and of those inside it.
+        """Move constant nodes out of a graph and its inner graphs.
 
-        `around` are shapes outside of it. There are none for the body of a loop: what its states
-        are like may change from round to round.
+        `around` are the shapes of captured values, empty for the body of a loop: the shapes of its
+        states may change from round to round.
         """
         shapes = {**around, **_read_shapes(graph)} if around else {}
         results = {value.name for value in graph.output}
-        kept: list[NodeProto] = []
+        remaining_nodes: list[NodeProto] = []
         names: dict[str, str] = {}
         for node in graph.node:
             redirect_inputs(node, names)
             for inner in list_bodies(node):
                 self.within(inner, shapes if node.op_type == "If" else {})
             if results.isdisjoint(node.output) and self._can_move(node, shapes):
-                names.update(zip(node.output, self._taken(node, shapes), strict=True))
+                names.update(zip(node.output, self._take_out(node, shapes), strict=True))
             else:
-                kept.append(node)
+                remaining_nodes.append(node)
         del graph.node[:]
-        graph.node.extend(kept)
+        graph.node.extend(remaining_nodes)
 
     def _can_move(self, node: NodeProto, shapes: _Shapes) -> bool:
-        if node.op_type in KINDS or node.op_type == "Dropout":  # which may draw
+        if node.op_type in KINDS or node.op_type == "Dropout":  # which may be random
             return False
         return _compute_shape(node, shapes) is not None or self._constants.issuperset(
             filter(None, node.input)
         )
 
-    def _taken(self, node: NodeProto, shapes: _Shapes) -> list[str]:
-        """Take a node of a body to the outermost graph; return the new names of its outputs."""
+    def _take_out(self, node: NodeProto, shapes: _Shapes) -> list[str]:
+        """Move a node to the outermost graph; returns the new names of its outputs."""
         self.changed = True
         new = [self._names.fresh(name) if name else "" for name in node.output]
         self._constants.update(new)
-        known = _compute_shape(node, shapes)
-        if known is not None:
-            self._graph.initializer.append(numpy_helper.from_array(known, new[0]))
+        shape_value = _compute_shape(node, shapes)
+        if shape_value is not None:
+            self._graph.initializer.append(numpy_helper.from_array(shape_value, new[0]))
             return new
         copy = type(node)()
         copy.CopyFrom(node)
@@ -99,7 +98,7 @@ class _Folding:
 
 
 def _compute_shape(node: NodeProto, shapes: _Shapes) -> Array | None:
-    """Return what Shape or Size computes of a tensor of known shape; None for all else."""
+    """Evaluate Shape or Size of a tensor of known shape; None for other nodes."""
     if node.op_type not in {"Shape", "Size"} or node.input[0] not in shapes or node.attribute:
         return None
     shape = shapes[node.input[0]]
@@ -109,6 +108,6 @@ def _compute_shape(node: NodeProto, shapes: _Shapes) -> Array | None:
 
 
 def _read_shapes(graph: GraphProto) -> _Shapes:
-    """Return the shapes of a graph that are known, by name."""
+    """Return the known shapes of a graph by name."""
     values = (*graph.input, *graph.value_info)
     return {value.name: shape for value in values if (shape := read_value_shape(value)) is not None}

@@ -1,4 +1,4 @@
-"""Scan as a Loop, whose rounds take slices of what is scanned.
+"""Convert Scan to a Loop that gathers slices of the scanned inputs.
 
     y_final, ys = Scan(y, xs) { body(y, x) -> y', out }
 
@@ -32,7 +32,7 @@ _FIRST: Final = 9
 
 
 def check_scans(graph: GraphProto, opset: int) -> None:
-    """Raise ModelError for a Scan of a version that means something else."""
+    """Raise ModelError for a Scan of an unsupported opset."""
     for inner in list_graphs(graph):
         for node in inner.node:
             if node.op_type == "Scan" and opset < _FIRST:
@@ -43,10 +43,10 @@ def check_scans(graph: GraphProto, opset: int) -> None:
 
 
 def to_loops(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
-    """Put Loops in the place of the Scans of a graph and of those inside of it.
+    """Replace each Scan of a graph and its inner graphs by a Loop.
 
-    `shapes` are known of what the graph reads from outside. Raises ModelError for a Scan that
-    contradicts itself, or scans what has no known shape.
+    `shapes` are those of captured values. Raises ModelError for an inconsistent Scan, or if a
+    scanned input has no known shape.
     """
     shapes = {**shapes, **read_static_shapes(graph)}
     nodes: list[NodeProto] = []
@@ -59,7 +59,7 @@ def to_loops(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], names: Na
 
 
 class _Scan:
-    """One Scan; `scanned` are its inputs that are cut into slices."""
+    """The conversion of one Scan; `_scanned` are the inputs that are cut into slices."""
 
     def __init__(
         self, node: NodeProto, shapes: Mapping[str, tuple[int, ...]], names: Names
@@ -71,10 +71,10 @@ class _Scan:
         count = int(self._attributes.get("num_scan_inputs", 0))
         self._states = list(node.input)[: len(node.input) - count]
         self._scanned = list(node.input)[len(self._states) :]
-        self._made = len(self._body.output) - len(self._states)
+        self._stack_count = len(self._body.output) - len(self._states)
         if (
             not 0 < count <= len(node.input)
-            or self._made < 0
+            or self._stack_count < 0
             or len(self._body.input) != len(node.input)
             or len(self._body.output) < len(node.output)
         ):
@@ -83,7 +83,7 @@ class _Scan:
         self._nodes: list[NodeProto] = []
 
     def loop(self) -> list[NodeProto]:
-        """Return the nodes that compute the same."""
+        """Return the Loop and its auxiliary nodes."""
         axes = self._read_list("scan_input_axes", len(self._scanned))
         axes = [
             _normalize_axis(a, len(s), self._node) for a, s in zip(axes, self._shapes, strict=True)
@@ -97,17 +97,17 @@ class _Scan:
         inner = self._build_body(axes, length)
         results = list(self._node.output)
         results += [""] * (len(self._body.output) - len(results))
-        arranged = self._arrange_outputs(results, length)
-        given = [
+        output_nodes = self._arrange_outputs(results, length)
+        inputs = [
             self._add_constant(np.int64(length)),
             self._add_constant(np.ones((), bool)),
             *self._states,
         ]
-        loop = helper.make_node("Loop", given, results, name=self._node.name, body=inner)
-        return [*self._nodes, loop, *arranged]
+        loop = helper.make_node("Loop", inputs, results, name=self._node.name, body=inner)
+        return [*self._nodes, loop, *output_nodes]
 
     def _build_body(self, axes: Sequence[int], length: int) -> GraphProto:
-        """Return the body of the loop."""
+        """Build the body of the loop."""
         number, goes = self._names.fresh("round"), self._names.fresh("goes_on")
         backwards = self._read_list("scan_input_directions", len(self._scanned))
         nodes: list[NodeProto] = []
@@ -117,55 +117,57 @@ class _Scan:
             nodes.append(helper.make_node("Sub", [last, number], [at[1]]))
         slices = [self._names.fresh(name) for name in self._scanned]
         for name, outer, axis, back in zip(slices, self._scanned, axes, backwards, strict=True):
-            where = at.get(back) or _describe_refusal(self._node, "scan_input_directions")
-            nodes.append(helper.make_node("Gather", [outer, where], [name], axis=axis))
+            index = at.get(back) or _describe_refusal(self._node, "scan_input_directions")
+            nodes.append(helper.make_node("Gather", [outer, index], [name], axis=axis))
         states = [self._names.fresh(name) for name in self._states]
-        computed, results = instantiate_body(self._body, [*states, *slices], self._names)
-        returned = [self._names.fresh(name) for name in ("goes_on", *results)]
-        passed = zip([goes, *results], returned, strict=True)
-        nodes += [*computed, *(helper.make_node("Identity", [a], [b]) for a, b in passed)]
+        body_nodes, results = instantiate_body(self._body, [*states, *slices], self._names)
+        output_names = [self._names.fresh(name) for name in ("goes_on", *results)]
+        pairs = zip([goes, *results], output_names, strict=True)
+        nodes += [*body_nodes, *(helper.make_node("Identity", [a], [b]) for a, b in pairs)]
         scalars = [
             helper.make_tensor_value_info(number, TensorProto.INT64, []),
             helper.make_tensor_value_info(goes, TensorProto.BOOL, []),
         ]
-        ends = [helper.make_tensor_value_info(returned[0], TensorProto.BOOL, [])]
-        given = [_rename_value(v, n) for v, n in zip(self._body.input, states, strict=False)]
-        left = [_rename_value(v, n) for v, n in zip(self._body.output, returned[1:], strict=True)]
+        ends = [helper.make_tensor_value_info(output_names[0], TensorProto.BOOL, [])]
+        state_inputs = [_rename_value(v, n) for v, n in zip(self._body.input, states, strict=False)]
+        outputs = [
+            _rename_value(v, n) for v, n in zip(self._body.output, output_names[1:], strict=True)
+        ]
         return helper.make_graph(
-            nodes, self._body.name or "body", [*scalars, *given], [*ends, *left]
+            nodes, self._body.name or "body", [*scalars, *state_inputs], [*ends, *outputs]
         )
 
     def _arrange_outputs(self, results: list[str], length: int) -> list[NodeProto]:
-        """Return nodes that turn what was stacked to the axes and directions that are asked for.
+        """Return nodes that transpose and reverse the stacks to the requested axes and directions.
 
-        They compute what is in `results`, which gets the names of what the loop has to compute.
+        They compute the names in `results`, which are replaced by the outputs of the loop.
         """
-        axes = self._read_list("scan_output_axes", self._made)
-        backwards = self._read_list("scan_output_directions", self._made)
+        axes = self._read_list("scan_output_axes", self._stack_count)
+        backwards = self._read_list("scan_output_directions", self._stack_count)
         nodes: list[NodeProto] = []
-        for index, (given, back) in enumerate(zip(axes, backwards, strict=True)):
+        for index, (axis_attribute, back) in enumerate(zip(axes, backwards, strict=True)):
             place = len(self._states) + index
             name = results[place]
             rank = len(self._body.output[place].type.tensor_type.shape.dim) + 1
-            axis = _normalize_axis(given, rank, self._node)
+            axis = _normalize_axis(axis_attribute, rank, self._node)
             if not name or (not axis and not back):
                 continue
-            results[place] = made = self._names.fresh(name)
+            results[place] = source = self._names.fresh(name)
             if back:
                 order = self._add_constant(np.arange(length, dtype=np.int64)[::-1].copy())
-                turned = self._names.fresh(name) if axis else name
-                nodes.append(helper.make_node("Gather", [made, order], [turned], axis=0))
-                made = turned
+                reversed_name = self._names.fresh(name) if axis else name
+                nodes.append(helper.make_node("Gather", [source, order], [reversed_name], axis=0))
+                source = reversed_name
             if axis:
-                others = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
-                nodes.append(helper.make_node("Transpose", [made], [name], perm=others))
+                permutation = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+                nodes.append(helper.make_node("Transpose", [source], [name], perm=permutation))
         return nodes
 
     def _read_list(self, name: str, count: int) -> list[int]:
-        given: Any = self._attributes.get(name, [0] * count)
-        if len(given) != count:
+        values: Any = self._attributes.get(name, [0] * count)
+        if len(values) != count:
             _describe_refusal(self._node, name)
-        return list(map(int, given))
+        return list(map(int, values))
 
     def _add_constant(self, value: Array | np.generic) -> str:
         name = self._names.fresh("constant")

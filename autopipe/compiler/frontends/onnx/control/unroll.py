@@ -1,4 +1,4 @@
-"""Loops that run a known, small number of times as plain nodes, and conditions that are known."""
+"""Unroll loops of a small constant trip count, and resolve constant conditions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -27,27 +27,27 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
 from autopipe.errors import ModelError
 
 MOST: Final = 256
-"""Nodes that one loop may become: each costs the compiler milliseconds."""
+"""Maximum number of nodes of one unrolled loop: each costs the compiler milliseconds."""
 
 TOTAL: Final = 2048
-"""Nodes that all loops of a model may become."""
+"""Maximum number of nodes of all unrolled loops of a model."""
 
 _AXES_ARE_INPUTS: Final = 13
-"""From this version on Unsqueeze takes its axes as an input."""
+"""The first opset in which the axes of Unsqueeze are an input."""
 
 
 class Unrolling:
-    """Unrolls what can be; it keeps count, so that it may be called again when more is known."""
+    """Unrolls loops within a node budget, which all calls of `step` share."""
 
     def __init__(self, opset: int) -> None:
         self._opset = opset
         self._left = TOTAL
 
     def step(self, graph: GraphProto) -> bool:
-        """Unroll the outermost loops and conditions of a graph; tell whether there were any.
+        """Unroll the outermost loops and conditions of a graph; returns whether there were any.
 
-        The graph says what is known of shapes. A Scan becomes a Loop. In a branch or a body of a
-        loop that stays, known conditions are taken. Raises ModelError for a loop that never ends.
+        The graph has inferred shapes. A Scan becomes a Loop. In a remaining branch or loop body,
+        constant conditions are resolved. Raises ModelError for a loop that never ends.
         """
         if not has_control(graph):
             return False
@@ -55,28 +55,32 @@ class Unrolling:
         scans.to_loops(graph, {}, names)
         return self._unroll_graph(graph, read_scalars(graph), names)
 
-    def _unroll_graph(self, graph: GraphProto, known: Known, names: Names) -> bool:
+    def _unroll_graph(self, graph: GraphProto, constants: Known, names: Names) -> bool:
         nodes: list[NodeProto] = []
         changed = False
         for node in graph.node:
-            plain = self._replace_node(node, known, names)
+            plain = self._replace_node(node, constants, names)
             changed |= plain is not None
             for inner in list_bodies(node) if plain is None else ():
-                changed |= _take_known_branches(inner, known, names)
+                changed |= _take_known_branches(inner, constants, names)
             nodes.extend([node] if plain is None else plain)
         del graph.node[:]
         graph.node.extend(nodes)
         return changed
 
-    def _replace_node(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
-        """Return what takes the place of a node; None if it stays."""
+    def _replace_node(
+        self, node: NodeProto, constants: Known, names: Names
+    ) -> list[NodeProto] | None:
+        """Return the replacement of a node; None if it stays."""
         if node.op_type == "If":
-            chosen = read_truth(known, node.input[0])
-            return None if chosen is None else take_branch(node, names, chosen=chosen)
-        return self._unroll_node(node, known, names) if node.op_type == "Loop" else None
+            condition = read_truth(constants, node.input[0])
+            return None if condition is None else take_branch(node, names, condition=condition)
+        return self._unroll_node(node, constants, names) if node.op_type == "Loop" else None
 
-    def _unroll_node(self, node: NodeProto, known: Known, names: Names) -> list[NodeProto] | None:
-        count = find_node_trips(node, known).exactly
+    def _unroll_node(
+        self, node: NodeProto, constants: Known, names: Names
+    ) -> list[NodeProto] | None:
+        count = find_node_trips(node, constants).exactly
         if count is None:
             return None
         cost = count * max(1, sum(len(inner.node) for inner in list_graphs(find_body(node))))
@@ -86,48 +90,48 @@ class Unrolling:
         return _unroll_loop(node, count, names, self._opset)
 
 
-def _take_known_branches(graph: GraphProto, known: Known, names: Names) -> bool:
-    """Take the known conditions of an inner graph; tell whether there were any."""
+def _take_known_branches(graph: GraphProto, constants: Known, names: Names) -> bool:
+    """Resolve the constant conditions of an inner graph; returns whether there were any."""
     nodes: list[NodeProto] = []
     changed = False
     for node in graph.node:
-        chosen = read_truth(known, node.input[0]) if node.op_type == "If" else None
-        if chosen is not None:
-            nodes += take_branch(node, names, chosen=chosen)
+        condition = read_truth(constants, node.input[0]) if node.op_type == "If" else None
+        if condition is not None:
+            nodes += take_branch(node, names, condition=condition)
             changed = True
             continue
         for inner in list_bodies(node):
-            changed |= _take_known_branches(inner, known, names)
+            changed |= _take_known_branches(inner, constants, names)
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)
     return changed
 
 
-def take_branch(node: NodeProto, names: Names, *, chosen: bool) -> list[NodeProto]:
-    """Return the nodes of the branch of an If that is taken where its condition is `chosen`."""
-    graph = find_body(node, "then_branch" if chosen else "else_branch")
+def take_branch(node: NodeProto, names: Names, *, condition: bool) -> list[NodeProto]:
+    """Return the nodes of an If's branch for a constant condition."""
+    graph = find_body(node, "then_branch" if condition else "else_branch")
     nodes, results = instantiate_body(graph, [], names)
     return [*nodes, *_pass_values_on(results, node.output)]
 
 
 def _unroll_loop(node: NodeProto, count: int, names: Names, opset: int) -> list[NodeProto]:
     graph, states = find_body(node), list(node.input)[2:]
-    stacked: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
+    stacks: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
     nodes: list[NodeProto] = []
     goes = _make_constant(np.ones((), bool), names, nodes)
     for number in range(count):
-        given = [_make_constant(np.int64(number), names, nodes), goes, *states]
+        inputs = [_make_constant(np.int64(number), names, nodes), goes, *states]
         if len(graph.input[0].type.tensor_type.shape.dim) == 1:
-            given[0] = _make_constant(np.array([number]), names, nodes)
-        made, (_, *results) = instantiate_body(graph, given, names)
-        nodes += made
+            inputs[0] = _make_constant(np.array([number]), names, nodes)
+        body_nodes, (_, *results) = instantiate_body(graph, inputs, names)
+        nodes += body_nodes
         states, slices = results[: len(states)], results[len(states) :]
-        for row, name in zip(stacked, slices, strict=True):
+        for row, name in zip(stacks, slices, strict=True):
             row.append(name)
-    wanted = list(node.output) + [""] * (len(graph.output) - 1 - len(node.output))
-    nodes += _pass_values_on(states, wanted[: len(states)])
-    for name, rows in zip(wanted[len(states) :], stacked, strict=True):
+    output_names = list(node.output) + [""] * (len(graph.output) - 1 - len(node.output))
+    nodes += _pass_values_on(states, output_names[: len(states)])
+    for name, rows in zip(output_names[len(states) :], stacks, strict=True):
         if name and not rows:
             raise ModelError(
                 f"{describe_node(node)} does not run, so that its output {name!r} is empty"
@@ -138,13 +142,13 @@ def _unroll_loop(node: NodeProto, count: int, names: Names, opset: int) -> list[
     return nodes
 
 
-def _pass_values_on(results: Sequence[str], wanted: Sequence[str]) -> list[NodeProto]:
-    pairs = zip(results, wanted, strict=False)
+def _pass_values_on(results: Sequence[str], output_names: Sequence[str]) -> list[NodeProto]:
+    pairs = zip(results, output_names, strict=False)
     return [helper.make_node("Identity", [made], [name]) for made, name in pairs if name]
 
 
 def _add_row(name: str, names: Names, nodes: list[NodeProto], opset: int) -> str:
-    """Return a slice with an axis in front."""
+    """Add an Unsqueeze of axis 0 to a slice and return its name."""
     row = names.fresh(name)
     if opset < _AXES_ARE_INPUTS:
         nodes.append(helper.make_node("Unsqueeze", [name], [row], axes=[0]))

@@ -1,1 +1,1 @@
-"""From ONNX nodes to Relax: TVM's importer with the converters of `operators/`."""
+"""Convert ONNX nodes to Relax: TVM's importer with the converters of `operators/`."""

@@ -1,4 +1,4 @@
-"""Which variables of an imported graph each ONNX node became."""
+"""Map ONNX nodes to the variables of the imported graph."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -13,47 +13,47 @@ from autopipe.compiler.labels.node_labels import Label, complete_labels, set_lab
 from autopipe.compiler.step_counter import count_steps
 
 Origins = Mapping[str, frozenset[int]]
-"""Numbers of the model's nodes by the name of a node of the cleaned-up graph."""
+"""Indices of the model's nodes by the name of a node of the cleaned-up graph."""
 
 NO_ORIGINS: Final[Origins] = MappingProxyType({})
 
 
 class ConvertedNodes:
-    """Records what converters return, which TVM binds to variables later."""
+    """A record of converter results, which TVM binds to variables later."""
 
     def __init__(self, origins: Origins = NO_ORIGINS, nodes: int = 0) -> None:
-        """Take where nodes come from, and the number of nodes of the graph for its progress."""
+        """Take the origins of nodes, and the number of nodes for the progress report."""
         self._origins = origins
         self._report = count_steps("nodes converted", nodes)
-        self._converted = 0
+        self._count = 0
         self._labels: dict[int, tuple[Expr, Label]] = {}
-        """By the hash of the value, which is its address: TVM takes long to compare values."""
+        """By the hash of the value, which is its address: comparing values is slow in TVM."""
 
-    def record(self, attributes: Attributes, made: Expr) -> None:
-        """Record what the node of these attributes became; what is there already keeps its node."""
-        self._converted += 1
-        self._report(self._converted)
+    def record(self, attributes: Attributes, result: Expr) -> None:
+        """Record the result of a node by its attributes; a recorded value keeps its first node."""
+        self._count += 1
+        self._report(self._count)
         name = attributes.get("tvm_custom", {}).get("name", "")
         if nodes := self._origins.get(name):
-            for value in _list_values(made):
+            for value in _list_values(result):
                 self._labels.setdefault(hash(value), (value, Label(tuple(sorted(nodes)))))
 
     def label(self, module: IRModule) -> IRModule:
-        """Return the imported module, its variables labelled."""
+        """Label the variables of the imported module."""
         if not self._origins:
             return module
-        found = {}
+        labels = {}
         for _, function in graph_functions(module):
             for binding in list_bindings(function):
                 pair = self._labels.get(hash(binding.var)) or self._labels.get(hash(binding.value))
                 if pair is not None:
-                    found[binding.var] = pair[1]
-        return complete_labels(set_labels(module, found), imported=True)
+                    labels[binding.var] = pair[1]
+        return complete_labels(set_labels(module, labels), imported=True)
 
 
-def _list_values(made: Expr) -> Iterator[Expr]:
-    if isinstance(made, relax.Tuple):
-        for field in made.fields:
+def _list_values(value: Expr) -> Iterator[Expr]:
+    if isinstance(value, relax.Tuple):
+        for field in value.fields:
             yield from _list_values(field)
-    elif isinstance(made, relax.Call | relax.Var | relax.TupleGetItem):
-        yield made
+    elif isinstance(value, relax.Call | relax.Var | relax.TupleGetItem):
+        yield value

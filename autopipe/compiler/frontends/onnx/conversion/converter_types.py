@@ -1,4 +1,4 @@
-"""Types of what TVM's importer passes to a converter, and of what a converter returns."""
+"""Types of the parameters and results of converters in TVM's importer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -11,8 +11,8 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 BlockBuilder = relax.BlockBuilder
 
 Inputs = Sequence[Expr]
-"""Operands of a node. One that is left out is None: read it by `find_optional_input`, never by
-index. Those that ONNX requires are there, as `reading.check_operators` checks."""
+"""Operands of a node. An absent one is None: read it by `find_optional_input`, never by index.
+Required ones are present, as `reading.check_operators` checks."""
 
 Attributes = dict[str, Any]
 """Attributes of a node by name: numbers, bytes, tensors or lists of them. TVM adds `tvm_custom`,
@@ -22,23 +22,23 @@ Parameters = Sequence[dict[str, Any]]
 """Values of the graph by name, and those of its parameters that are constants."""
 
 Numbers = Sequence[Array | None]
-"""The numbers in each operand, objects of which some depend on dynamic sizes; None where they
-depend on data."""
+"""The elements of each operand, possibly expressions of dynamic sizes; None if they depend on
+data."""
 
 Size = int | Expr
-"""A size, an integer where it is fixed."""
+"""A size, an integer if it is static."""
 
 Convert = Callable[[BlockBuilder, Inputs, Attributes, Parameters], Expr]
-"""Makes Relax of a node."""
+"""Converts a node to Relax."""
 
 
 class Converter(Protocol):
-    """A class like TVM's `OnnxOpConverter`, or an object that takes the place of one."""
+    """A class like TVM's `OnnxOpConverter`, or an object with the same method."""
 
     def get_converter(self, opset: int, /) -> Convert:
         """Return the function that converts a node."""
 
 
 def find_optional_input(inputs: Inputs, index: int) -> Expr | None:
-    """Return an operand that ONNX allows to leave out, None if it is."""
+    """Return an optional operand, None if it is absent."""
     return inputs[index] if index < len(inputs) else None

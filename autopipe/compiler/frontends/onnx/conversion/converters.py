@@ -1,4 +1,4 @@
-"""Makes TVM's importer of ONNX use the converters of `operators/`."""
+"""Install the converters of `operators/` in TVM's ONNX importer."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ _BY_NAME: Final = {
     for operator in sorted(OPERATORS.values(), key=lambda one: one.domain == ONNX)
     if operator.converter is not None or operator.convert_control is not None
 }
-"""Operators with a converter by name: TVM's importer knows no domains. ONNX's own come last, and so
-take the place of others of that name."""
+"""Operators with a converter by name: TVM's importer ignores domains. ONNX's own come last, so that
+they override others of that name."""
 
 
 @contextlib.contextmanager
-def install_converters(extents: Extents, converted: ConvertedNodes) -> Iterator[None]:
-    """Make TVM's importer use these converters, whose errors name the node.
+def install_converters(extents: Extents, recorder: ConvertedNodes) -> Iterator[None]:
+    """Install these converters in TVM's importer; their errors name the node.
 
     Args:
-        extents: The dynamic sizes of the model, with its numbers that follow from shapes.
-        converted: Records what each node becomes.
+        extents: The dynamic sizes of the model, with the recorded elements of shape tensors.
+        recorder: Records the result of each node.
     """
     functions = BodyFunctions()
     converters = {}
@@ -42,5 +42,5 @@ def install_converters(extents: Extents, converted: ConvertedNodes) -> Iterator[
             static = ControlFlowConverter(functions, operator.convert_control)
         if static is not None:
             converters[HIDDEN_NAMES.get(name, name)] = DynamicConverter(operator, static, extents)
-    with replace_converters(name_errors(converters, converted)):
+    with replace_converters(name_errors(converters, recorder)):
         yield

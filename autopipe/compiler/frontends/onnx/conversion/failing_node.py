@@ -1,4 +1,4 @@
-"""Says which node it was, where TVM's importer fails."""
+"""Name the node at which TVM's importer fails."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,65 +22,68 @@ from autopipe.config.problem import format_value
 from autopipe.errors import ModelError
 
 _MOST: Final = 6
-"""Inputs that are told."""
+"""Maximum number of inputs in a message."""
 _NODE: Final = "node '"
 _LONGEST: Final = 200
-"""Characters of what TVM said."""
+"""Maximum length of TVM's message in characters."""
 _TYPED: Final = re.compile(r"T\.u?int\d+\((-?\d+)\)")
-"""A number as TVM prints it."""
+"""A typed number as TVM prints it."""
 
 
 class NodeError(Exception):
-    """TVM can not import a node; says in a line which, of what, and what TVM said."""
+    """TVM cannot import a node; one line with its name, its operands and TVM's message."""
 
 
 class Named:
-    """A converter of TVM whose errors name the node that it was called for."""
+    """A converter that adds the name of the node to errors."""
 
-    def __init__(self, op: str, converter: Converter, converted: ConvertedNodes) -> None:
+    def __init__(self, op: str, converter: Converter, recorder: ConvertedNodes) -> None:
         self._op = op
         self._converter = converter
-        self._converted = converted
+        self._recorder = recorder
 
     def get_converter(self, opset: int) -> Convert:
-        """Return what converts a node, as TVM's importer calls it."""
+        """Return the conversion function, as TVM's importer requests it."""
 
         def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            given = list(inputs)  # a converter may put others into their place
+            operands = list(inputs)  # a converter may replace them
             try:
-                made = self._converter.get_converter(opset)(bb, inputs, attr, params)
-                made = bb.normalize(made) if isinstance(made, relax.Expr) else made
+                result = self._converter.get_converter(opset)(bb, inputs, attr, params)
+                result = bb.normalize(result) if isinstance(result, relax.Expr) else result
             except NodeError:
-                raise  # of a node inside this one
+                raise  # of an inner node
             except ModelError as error:
                 if _has_node_name(str(error), attr):
                     raise
                 raise ModelError(f"{_NODE}{_read_name(attr)}': {error}") from error
-            except Exception as error:  # TVM raises what it likes
-                raise NodeError(_describe_failure(self._op, given, attr, error)) from error
-            self._converted.record(attr, made)
-            return made
+            except Exception as error:  # TVM raises anything
+                raise NodeError(_describe_failure(self._op, operands, attr, error)) from error
+            self._recorder.record(attr, result)
+            return result
 
         return convert
 
 
-def name_errors(converters: Mapping[str, Converter], converted: ConvertedNodes) -> dict[str, Named]:
-    """Return converters by operator, whose errors say which node it was; record what they make."""
-    return {op: Named(op, converter, converted) for op, converter in converters.items()}
+def name_errors(converters: Mapping[str, Converter], recorder: ConvertedNodes) -> dict[str, Named]:
+    """Wrap converters, by operator, so that errors name the node and results are recorded."""
+    return {op: Named(op, converter, recorder) for op, converter in converters.items()}
 
 
 def describe_error(error: Exception) -> str:
-    """Return the account of an error of TVM as one line, without the trace."""
+    """Shorten an error of TVM to one line, without the stack trace."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))]
-    return f"{type(error).__name__}: {format_value(told[-1] if told else 'no message', _LONGEST)}"
+    message_lines = [
+        line for line in lines if line and not line.startswith(("File ", "[bt]", "Traceback"))
+    ]
+    message = message_lines[-1] if message_lines else "no message"
+    return f"{type(error).__name__}: {format_value(message, _LONGEST)}"
 
 
 def _describe_failure(op: str, inputs: Inputs, attr: Attributes, error: Exception) -> str:
-    told = [_describe_input(value) for value in islice(inputs, _MOST)]
-    told += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
-    inputs_told = ", ".join(told) or "nothing"
-    return f"{_NODE}{_read_name(attr)}', {op} of {inputs_told}: {describe_error(error)}"
+    operand_texts = [_describe_input(value) for value in islice(inputs, _MOST)]
+    operand_texts += [f"{len(inputs) - _MOST} more"] if len(inputs) > _MOST else []
+    operands_text = ", ".join(operand_texts) or "nothing"
+    return f"{_NODE}{_read_name(attr)}', {op} of {operands_text}: {describe_error(error)}"
 
 
 def _read_name(attr: Attributes) -> str:
@@ -88,12 +91,12 @@ def _read_name(attr: Attributes) -> str:
 
 
 def _has_node_name(message: str, attr: Attributes) -> bool:
-    """Whether an error of a converter of ours names this node, or one inside it."""
+    """Whether an error of our converters names this node or an inner one."""
     return message.startswith(_NODE) or f"'{_read_name(attr)}'" in message
 
 
 def _describe_input(value: Expr | None) -> str:
-    """Say dtype and shape of an input, as far as the importer knows them."""
+    """Format dtype and shape of an input, as far as the importer knows them."""
     if value is None:
         return "none"
     kind = getattr(value, "ty", None)
@@ -108,6 +111,6 @@ def _describe_input(value: Expr | None) -> str:
 
 
 def describe_shape(dims: Sequence[Size]) -> str:
-    """Write a shape, open sizes by their names: `[batch, 3, height // 2 + 1]`."""
-    told = (_TYPED.sub(r"\1", str(dim)) for dim in dims)
-    return f"[{', '.join(told)}]"
+    """Format a shape with its dynamic dimensions by name: `[batch, 3, height // 2 + 1]`."""
+    sizes = (_TYPED.sub(r"\1", str(dim)) for dim in dims)
+    return f"[{', '.join(sizes)}]"

@@ -1,4 +1,4 @@
-"""A cleaned-up ONNX model as a Relax module."""
+"""Convert a cleaned-up ONNX model to a Relax module."""
 
 import contextlib
 import io
@@ -47,29 +47,33 @@ def to_relax(
 ) -> IRModule:
     """Convert a model to an IRModule whose `main` takes the inputs, then the weights, in order.
 
-    Dynamic sizes come between them, as one shape: how many multiples each of `dimensions` has.
+    Dynamic sizes come between them, as one shape: the number of multiples of each of `dimensions`.
     Example: with `height: {multiple: 32}` an input [1, 3, 32 * height, 640] follows from [height].
 
-    The weights are inputs of the graph too: as initializers they would be copied again and
-    again, and some converters would make constants of them. Variables are labelled with their
-    nodes of `origins`. Raises `ModelError`, with the node.
+    The weights are inputs of the graph too: as initializers they would be copied repeatedly, and
+    some converters would embed them as constants. Variables are labelled with their nodes of
+    `origins`. Raises `ModelError`, with the node.
     """
     name_nodes(model.graph)
     if has_control(model.graph):
-        hidden = type(model)()
-        hidden.CopyFrom(model)
-        hide_control_nodes(hidden)
-        model = hidden
-    steps = {name: tirx.Var(name, "int64") for name in sorted(dimensions)}  # as documents have them
+        renamed_model = type(model)()
+        renamed_model.CopyFrom(model)
+        hide_control_nodes(renamed_model)
+        model = renamed_model
+    steps = {
+        name: tirx.Var(name, "int64") for name in sorted(dimensions)
+    }  # in the order of documents
     shapes = _list_open_shapes(inputs, dimensions, steps)
     extents = Extents(steps, dimensions)
     module = _convert_nodes(model, shapes, extents, origins)
     main = module["main"]
-    expected = [*(value.name for value in inputs), *weights]
-    given = [parameter.name for parameter in main.params]
-    if given != expected:
-        other = sorted(set(given) ^ set(expected)) or "in another order"
-        raise ModelError(f"TVM imported other parameters than the graph has: {other}"[:_LONGEST])
+    expected_names = [*(value.name for value in inputs), *weights]
+    parameter_names = [parameter.name for parameter in main.params]
+    if parameter_names != expected_names:
+        difference = sorted(set(parameter_names) ^ set(expected_names)) or "in another order"
+        raise ModelError(
+            f"TVM imported other parameters than the graph has: {difference}"[:_LONGEST]
+        )
     if steps:
         main = _with_sizes(main, len(inputs), list(steps.values()))
     if extents.found:
@@ -84,25 +88,25 @@ def _convert_nodes(
 ) -> IRModule:
     """Convert each node once, whether its shapes are static, dynamic or data-dependent.
 
-    Sizes that the model computes are added to `extents`. Raises ModelError, with the node.
+    Data-dependent sizes are added to `extents`. Raises ModelError, with the node.
     """
-    converted = ConvertedNodes(origins, len(model.graph.node))
+    recorder = ConvertedNodes(origins, len(model.graph.node))
     try:
-        with _silence_importer(), install_converters(extents, converted):
+        with _silence_importer(), install_converters(extents, recorder):
             module = from_onnx(model, shape_dict=shapes or None, sanitize_input_names=False)
     except NodeError as error:
-        raise ModelError(f"TVM can not import {error}; {_ADVICE}") from error
-    except ModelError:  # of a converter of ours
+        raise ModelError(f"TVM cannot import {error}; {_ADVICE}") from error
+    except ModelError:  # of our converters
         raise
-    except Exception as error:  # TVM raises what it likes
-        raise ModelError(f"TVM can not import the model: {describe_error(error)}") from error
-    return converted.label(module)
+    except Exception as error:  # TVM raises anything
+        raise ModelError(f"TVM cannot import the model: {describe_error(error)}") from error
+    return recorder.label(module)
 
 
 def _list_open_shapes(
     inputs: Sequence[Value], dimensions: Mapping[str, Dimension], steps: Mapping[str, Expr]
 ) -> dict[str, list[Size]]:
-    """Return the shapes that TVM does not take as they are declared: an open size, or one of 0."""
+    """Return the shapes of inputs with a dynamic size or a size of 0, which TVM misreads."""
     return {
         value.name: open_shape(value, dimensions, steps)
         for value in inputs
@@ -113,7 +117,7 @@ def _list_open_shapes(
 def open_shape(
     value: Value, dimensions: Mapping[str, Dimension], steps: Mapping[str, Expr]
 ) -> list[Size]:
-    """Return the shape of an input, with multiples of steps where its size is open."""
+    """Return the shape of an input, with multiples of steps for dynamic sizes."""
     if not value.dimensions:
         return list(value.shape)
     multiples = {name: step * dimensions[name].multiple for name, step in steps.items()}
@@ -124,29 +128,29 @@ def open_shape(
 
 
 def _add_terms(extent: str, sizes: Mapping[str, Expr]) -> Size:
-    """Return a dynamic size: of `past + 1` the sum of both."""
+    """Build the expression of a dynamic size, as `past + 1`."""
     summands = (term if isinstance(term, int) else sizes[term] for term in parse_terms(extent))
     return reduce(add, summands, 0)
 
 
 def _with_sizes(main: relax.Function, inputs: int, steps: Sequence[tirx.Var]) -> relax.Function:
-    """Return a function that takes the steps after its inputs, as one shape."""
+    """Insert a shape parameter with the steps after the inputs of a function."""
     sizes = relax.Var(SIZES, relax.ShapeType(steps))
     params = [*main.params[:inputs], sizes, *main.params[inputs:]]
-    # `main.ret_ty` has only sizes that inputs alone define; `32 * height` defines no `height`
+    # `main.ret_ty` keeps only sizes defined by inputs, and `32 * height` does not define `height`
     result = main.body.body.ty
     return relax.Function(params, main.body, result, main.is_pure, main.attrs, main.span)
 
 
 def list_result_types(main: relax.Function) -> list[Type]:
-    """Return the types of outputs; `main.ret_ty` forgets sizes that are computed inside."""
+    """Return the types of outputs; `main.ret_ty` lacks data-dependent sizes."""
     result = main.body.body.ty
     return list(result.fields) if isinstance(result, relax.TupleType) else [result]
 
 
 @contextlib.contextmanager
 def _silence_importer() -> Iterator[None]:
-    """Keep the importer's prints and warnings from the user."""
+    """Suppress the importer's prints and warnings."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

@@ -1,1 +1,1 @@
-"""Sizes that are open until the model runs, or that it computes."""
+"""Dynamic shapes: sizes known at run time, and data-dependent sizes."""

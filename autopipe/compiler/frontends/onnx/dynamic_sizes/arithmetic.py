@@ -1,4 +1,4 @@
-"""Nodes that compute numbers of open sizes, as ONNX defines them."""
+"""Evaluate ONNX nodes that compute with dynamic sizes."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -23,7 +23,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array
 # ruff: noqa: ARG001  all rules have one signature
 
 _FINEST: Final = 2**16
-"""Largest parts of a fraction that a size is multiplied by."""
+"""Largest numerator and denominator of a fraction that a size is multiplied by."""
 
 
 def evaluate_node(
@@ -33,25 +33,25 @@ def evaluate_node(
     dtypes: Sequence[str],
     attr: Attributes,
 ) -> tuple[Array, str] | None:
-    """Return what a node computes of numbers, and its dtype; None where that is not known.
+    """Evaluate a node of numbers to (result, dtype); None if that is not supported.
 
-    An input that is left out is None. All others are known.
+    An absent input is None. All others are known.
     """
     if operator.compute_sizes is None or not numbers or numbers[0] is None:
         return None
-    made = operator.compute_sizes(extents, numbers, attr)
-    if made is None or made.size > MOST:
+    result = operator.compute_sizes(extents, numbers, attr)
+    if result is None or result.size > MOST:
         return None
-    return made, operator.size_dtype(dtypes, attr)
+    return result, operator.size_dtype(dtypes, attr)
 
 
 def cast_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
-    """Return the dtype that a Cast makes."""
+    """Return the dtype of a Cast's result."""
     return str(np.dtype(DTYPES[attr["to"]][0]))
 
 
 def choose_bool_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
-    """Return the dtype of truth values."""
+    """Return the dtype of logical results."""
     return "bool"
 
 
@@ -64,20 +64,22 @@ def _is_part(array: Array | None) -> bool:
     return array is not None and array.size > 0 and isinstance(array.flat[0], ExactPart)
 
 
-def _apply_pairwise(whole: Callable[..., Any], parts: Callable[..., Any] | None = None) -> SizeRule:
-    """Return the rule of an operator on two numbers."""
+def _apply_pairwise(
+    integer_rule: Callable[..., Any], parts: Callable[..., Any] | None = None
+) -> SizeRule:
+    """Build the rule of a binary operator."""
 
     def rule(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-        first, *others = numbers
-        for other in others:
-            if first is None or other is None:
+        first, *operands = numbers
+        for operand in operands:
+            if first is None or operand is None:
                 return None
-            function = parts if _is_part(first) else whole
+            function = parts if _is_part(first) else integer_rule
             if function is None or (
-                first.size and other.size and _is_part(first) != _is_part(other)
+                first.size and operand.size and _is_part(first) != _is_part(operand)
             ):
                 return None
-            first = extents.apply(lambda a, b, f=function: f(extents, a, b), first, other)
+            first = extents.apply(lambda a, b, f=function: f(extents, a, b), first, operand)
         return first
 
     return rule
@@ -92,58 +94,60 @@ def _decide_result(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _multiply_by_fraction(extents: Extents, number: Size, over: Fraction) -> ExactPart | None:
-    """Return a number times a fraction, None where that has too many digits."""
+    """Multiply a number by a fraction; None if the fraction's terms exceed the bound."""
     if max(over.denominator, abs(over.numerator)) > _FINEST:
         return None
-    made = extents.simple(number * over.numerator)
-    return ExactPart(made, over.denominator)
+    numerator = extents.simple(number * over.numerator)
+    return ExactPart(numerator, over.denominator)
 
 
-def _multiply_parts(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
-    if isinstance(other.number, int):
+def _multiply_parts(extents: Extents, first: ExactPart, second: ExactPart) -> ExactPart | None:
+    if isinstance(second.number, int):
         return _multiply_by_fraction(
-            extents, one.number, Fraction(other.number, one.over * other.over)
+            extents, first.number, Fraction(second.number, first.over * second.over)
         )
-    if isinstance(one.number, int):
-        return _multiply_parts(extents, other, one)
+    if isinstance(first.number, int):
+        return _multiply_parts(extents, second, first)
     return None
 
 
-def _divide_parts(extents: Extents, one: ExactPart, other: ExactPart) -> ExactPart | None:
-    if not isinstance(other.number, int) or other.number <= 0:
+def _divide_parts(extents: Extents, dividend: ExactPart, divisor: ExactPart) -> ExactPart | None:
+    if not isinstance(divisor.number, int) or divisor.number <= 0:
         return None
-    return _multiply_by_fraction(extents, one.number, Fraction(other.over, one.over * other.number))
+    return _multiply_by_fraction(
+        extents, dividend.number, Fraction(divisor.over, dividend.over * divisor.number)
+    )
 
 
-def _take_lesser(one: Size, other: Size) -> Size:
-    if isinstance(one, int) and isinstance(other, int):
-        return min(one, other)
-    return tirx.min(as_int64(one), as_int64(other))
+def _take_lesser(first: Size, second: Size) -> Size:
+    if isinstance(first, int) and isinstance(second, int):
+        return min(first, second)
+    return tirx.min(as_int64(first), as_int64(second))
 
 
-def _take_greater(one: Size, other: Size) -> Size:
-    if isinstance(one, int) and isinstance(other, int):
-        return max(one, other)
-    return tirx.max(as_int64(one), as_int64(other))
+def _take_greater(first: Size, second: Size) -> Size:
+    if isinstance(first, int) and isinstance(second, int):
+        return max(first, second)
+    return tirx.max(as_int64(first), as_int64(second))
 
 
-def _find_remainder(extents: Extents, one: Size, other: Size) -> Size | None:
-    if not (extents.truth(one >= 0) and extents.truth(other > 0)):
+def _find_remainder(extents: Extents, dividend: Size, divisor: Size) -> Size | None:
+    if not (extents.truth(dividend >= 0) and extents.truth(divisor > 0)):
         return None
-    if isinstance(one, int) and isinstance(other, int):
-        return extents.simple(one % other)
-    return extents.simple(tirx.floormod(as_int64(one), as_int64(other)))
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        return extents.simple(dividend % divisor)
+    return extents.simple(tirx.floormod(as_int64(dividend), as_int64(divisor)))
 
 
 def cast_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Cast of numbers to truth values, integers or floats."""
-    data, wanted = numbers[0], attr["to"]
-    floats = wanted in (TensorProto.FLOAT, TensorProto.DOUBLE)
-    if data is not None and wanted == TensorProto.BOOL and not _is_part(data):
+    """Evaluate Cast of numbers to bool, integers or floats."""
+    data, element_type = numbers[0], attr["to"]
+    is_float = element_type in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    if data is not None and element_type == TensorProto.BOOL and not _is_part(data):
         return extents.apply(lambda one: extents.truth(one != 0), data)
-    if data is None or not (floats or wanted in (TensorProto.INT32, TensorProto.INT64)):
+    if data is None or not (is_float or element_type in (TensorProto.INT32, TensorProto.INT64)):
         return None
-    if floats:
+    if is_float:
         return data if _is_part(data) else extents.apply(_as_part, data)
     return extents.truncated(data) if _is_part(data) else data
 
@@ -174,21 +178,21 @@ def _round_numbers(*, up: bool) -> SizeRule:
 
 
 def select_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Where the conditions are known."""
-    known = [one for one in numbers if one is not None]
-    if len(known) < len(numbers):
+    """Evaluate Where with known conditions."""
+    operands = [one for one in numbers if one is not None]
+    if len(operands) < len(numbers):
         return None
-    return extents.apply(lambda condition, yes, no: yes if condition else no, *known)
+    return extents.apply(lambda condition, yes, no: yes if condition else no, *operands)
 
 
 def negate_truth(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Not."""
+    """Evaluate Not."""
     data = numbers[0]
     return None if data is None else extents.apply(lambda truth: not truth, data)
 
 
 def negate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Neg of whole numbers."""
+    """Evaluate Neg of integers."""
     data = numbers[0]
     if data is None or _is_part(data):
         return None
@@ -196,7 +200,7 @@ def negate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Arra
 
 
 def gather_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Gather at places that are known."""
+    """Evaluate Gather at known indices."""
     data, places = numbers
     if data is None or data.ndim == 0 or not _is_fixed(places):
         return None
@@ -204,57 +208,57 @@ def gather_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Arra
 
 
 def slice_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Slice from and to places that are known."""
-    data, *given = [*numbers, None, None, None, None][:5]
+    """Evaluate Slice with known starts and ends."""
+    data, *slice_inputs = [*numbers, None, None, None, None][:5]
     if "starts" in attr:
-        given = [
+        slice_inputs = [
             np.array(attr[name]) if name in attr else None for name in ("starts", "ends", "axes")
         ]
-        given.append(None)
-    starts, ends, axes, steps = given
+        slice_inputs.append(None)
+    starts, ends, axes, steps = slice_inputs
     if data is None or starts is None or ends is None:
         return None
-    if not all(one is None or _is_fixed(one) for one in given):
+    if not all(one is None or _is_fixed(one) for one in slice_inputs):
         return None
     count = starts.size
-    along = range(count) if axes is None else axes.reshape(-1).tolist()
-    by = [1] * count if steps is None else steps.reshape(-1).tolist()
-    for start, end, axis, step in zip(starts.flat, ends.flat, along, by, strict=True):
-        whole = [slice(None)] * data.ndim
+    sliced_axes = range(count) if axes is None else axes.reshape(-1).tolist()
+    strides = [1] * count if steps is None else steps.reshape(-1).tolist()
+    for start, end, axis, step in zip(starts.flat, ends.flat, sliced_axes, strides, strict=True):
+        slices = [slice(None)] * data.ndim
         size = data.shape[int(axis)]
         stop = None if step < 0 and end < -size else int(end)
-        whole[int(axis)] = slice(int(start), stop, int(step))
-        data = data[tuple(whole)]
+        slices[int(axis)] = slice(int(start), stop, int(step))
+        data = data[tuple(slices)]
     return data
 
 
 def concatenate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Concat of numbers of one kind."""
-    known = [one for one in numbers if one is not None]
-    if len(known) < len(numbers) or len({_is_part(one) for one in known if one.size}) > 1:
+    """Evaluate Concat of numbers of one kind."""
+    operands = [one for one in numbers if one is not None]
+    if len(operands) < len(numbers) or len({_is_part(one) for one in operands if one.size}) > 1:
         return None
-    return np.concatenate(known, attr["axis"])
+    return np.concatenate(operands, attr["axis"])
 
 
 def _read_axes(numbers: Numbers, attr: Attributes) -> tuple[int, ...] | None:
-    given = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
-    return None if given is None else tuple(int(axis) for axis in np.asarray(given).reshape(-1))
+    axes = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
+    return None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
 
 
 def squeeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Squeeze."""
+    """Evaluate Squeeze."""
     data = numbers[0]
     return None if data is None else _make_array(np.squeeze(data, _read_axes(numbers, attr)))
 
 
 def unsqueeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Unsqueeze."""
+    """Evaluate Unsqueeze."""
     data = numbers[0]
     return None if data is None else np.expand_dims(data, _read_axes(numbers, attr) or ())
 
 
 def reshape_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Reshape to sizes that are known."""
+    """Evaluate Reshape to known sizes."""
     data, shape = numbers
     if data is None or not _is_fixed(shape):
         return None
@@ -262,7 +266,7 @@ def reshape_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Arr
 
 
 def expand_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Expand to sizes that are known."""
+    """Evaluate Expand to known sizes."""
     data, shape = numbers
     if data is None or not _is_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
         return None
@@ -270,16 +274,16 @@ def expand_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Arra
 
 
 def take_product(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute ReduceProd of a list."""
+    """Evaluate ReduceProd of a vector."""
     data, axes = numbers[0], _read_axes(numbers, attr)
     if data is None or _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
         return None
-    made = _make_array(extents.simple(multiply_sizes(data.tolist())))
-    return made.reshape(1) if attr.get("keepdims", 1) else made
+    product = _make_array(extents.simple(multiply_sizes(data.tolist())))
+    return product.reshape(1) if attr.get("keepdims", 1) else product
 
 
 def pass_on(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Compute Identity."""
+    """Evaluate Identity."""
     return numbers[0]
 
 
@@ -288,7 +292,7 @@ def _is_fixed(array: Array | None) -> TypeGuard[Array]:
 
 
 def _make_array(value: object) -> Array:
-    """Return a number or an array as an array of objects."""
+    """Convert a number or an array to an object array."""
     return value if isinstance(value, np.ndarray) else as_scalar_array(value)
 
 

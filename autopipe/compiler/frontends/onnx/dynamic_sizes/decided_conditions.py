@@ -1,7 +1,7 @@
-"""Conditions that hold at every open size, or at none: only the branch that is taken is imported.
+"""Resolve If nodes with a condition that is true at every dynamic size or at none.
 
-A model that was exported for any number of steps asks how many there are, `Shape(x)[1] == 1`, and
-takes an axis away if it is one. Within a range of sizes that may be known.
+Only the taken branch is imported. Example: a model exported for any number of steps tests
+`Shape(x)[1] == 1` to squeeze an axis, which the range of the dimension may decide.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ def convert_taken_branch(
     nodes: Mapping[str, Expr],
     opset: int,
 ) -> Expr | None:
-    """Return the outputs of the branch that an If takes, None where that is not known.
+    """Convert the branch that an If takes at all sizes; None if that is unknown.
 
     Args:
-        builder: TVM's builder of the function that the If stands in.
-        condition: What is known of the condition: one truth.
+        builder: TVM's builder of the function that contains the If.
+        condition: The known condition, one bool, or None.
         attr: The attributes of the If.
         nodes: All values of the function so far, by their names in the model.
-        opset: The version of the operators.
+        opset: The opset version.
     """
     if condition is None or condition.size != 1 or not isinstance(condition.flat[0], bool):
         return None
@@ -39,5 +39,5 @@ def convert_taken_branch(
     importer.bb, importer.opset = builder, opset
     importer._nodes.update(nodes)
     importer._construct_nodes(graph)
-    made = [importer._nodes[output.name] for output in graph.output]
-    return made[0] if len(made) == 1 else relax.Tuple(made)
+    outputs = [importer._nodes[output.name] for output in graph.output]
+    return outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)

@@ -1,8 +1,8 @@
-"""Reductions over axes that may have no elements.
+"""Reductions over axes that may have size 0.
 
-TVM starts a sum with its first term, so an empty sum has no value. ONNX has one: 0 for a sum,
-1 for a product, the smallest number for a maximum. A mean it leaves open; onnxruntime has 0.
-ArgMax and ArgMin of no elements have no index; it is 0 here.
+TVM starts a sum with its first term, so an empty sum is undefined. ONNX defines it: 0 for a sum, 1
+for a product, the lowest number for a maximum. An empty mean is undefined in ONNX, and 0 in
+onnxruntime. ArgMax and ArgMin of no elements return index 0 here.
 """
 
 import math
@@ -17,48 +17,51 @@ from autopipe.errors import ModelError
 
 
 def guard_empty_reduction(
-    extents: Extents, bb: BlockBuilder, operator: Operator, made: Expr, inputs: Inputs
+    extents: Extents, bb: BlockBuilder, operator: Operator, result: Expr, inputs: Inputs
 ) -> Expr:
-    """Return the result of a node, defined also where a reduced axis has no elements.
+    """Guard the result of a reduction against reduced axes of size 0.
 
-    Raises ModelError for an operator whose result would not be defined.
+    Raises ModelError for an operator with an undefined empty result.
     """
     empty_result, is_refused = operator.empty_result, operator.has(Trait.REFUSES_NO_ROWS)
     if empty_result is None and not is_refused:
-        return made
-    kept = _list_sizes(extents, made)
-    reduced = [
+        return result
+    result_sizes = _list_sizes(extents, result)
+    reduced_sizes = [
         size
         for value in inputs
-        if not isinstance(value, ir.GenericConst)  # it has elements, or lists axes
+        if not isinstance(value, ir.GenericConst)  # nonempty, or the axes
         for size in _list_sizes(extents, value)
-        if extents.bounds(size)[0] <= 0 and not any(extents.equal(size, other) for other in kept)
+        if extents.bounds(size)[0] <= 0
+        and not any(extents.equal(size, other) for other in result_sizes)
     ]
-    if not reduced:
-        return made
+    if not reduced_sizes:
+        return result
     if empty_result is None:
         raise ModelError(f"{operator.name} adds up rows of which there may be none")
-    dtype = str(made.ty.dtype)
+    dtype = str(result.ty.dtype)
     number = _make_number(empty_result, dtype)
 
-    def compute(made: te.Tensor, *sizes: Expr) -> te.Tensor:
-        some = tirx.all(*(size > 0 for size in sizes))
+    def compute(result: te.Tensor, *sizes: Expr) -> te.Tensor:
+        is_nonempty = tirx.all(*(size > 0 for size in sizes))
         return te.compute(
-            made.shape, lambda *at: tirx.if_then_else(some, made[at], number), name="some"
+            result.shape,
+            lambda *at: tirx.if_then_else(is_nonempty, result[at], number),
+            name="some",
         )
 
-    return bb.emit_te(compute, made, *reduced, primfunc_name_hint="some")
+    return bb.emit_te(compute, result, *reduced_sizes, primfunc_name_hint="some")
 
 
 def _make_number(value: float, dtype: str) -> Expr:
-    """Return a constant; infinity as the largest or smallest integer of an integer dtype."""
+    """Create a constant; in an integer dtype, infinity becomes the extreme integer."""
     if math.isinf(value) and not dtype.startswith("float"):
         return tirx.max_value(dtype) if value > 0 else tirx.min_value(dtype)
     return tirx.const(value, dtype)
 
 
 def _list_sizes(extents: Extents, value: Expr) -> list[Size]:
-    """Return the sizes of a tensor; an empty list where they are unknown."""
+    """Return the sizes of a tensor; [] if they are unknown."""
     if not isinstance(getattr(value, "ty", None), relax.TensorType):
         return []
     return [extents.simple(size) for size in getattr(value.ty.shape, "values", None) or ()]

@@ -1,4 +1,4 @@
-"""Decides conditions on dynamic sizes by evaluating them for all sizes.
+"""Decide conditions on dynamic sizes by evaluating them for all sizes.
 
 TVM's analyzer does not prove `x // 2 <= x`. NumPy evaluates it for all 512 sizes of `x` at once.
 """
@@ -14,7 +14,7 @@ from tvm.ir import Expr
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 _MOST: Final = 2**17
-"""Largest number of combinations of sizes that are evaluated."""
+"""Maximum number of evaluated combinations of sizes."""
 
 _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
     tirx.Add: np.add,
@@ -36,7 +36,7 @@ _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 
 
 def decide_condition(condition: Expr, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
-    """Tell whether a condition holds for all sizes (True), for none (False), else None.
+    """Whether a condition is true for all sizes (True), for none (False), else None.
 
     Args:
         condition: A condition on dynamic sizes.
@@ -71,11 +71,11 @@ def _evaluate_expression(number: Expr, sizes: Mapping[str, Array]) -> Array | No
     operation = _OPERATIONS.get(type(number))
     if operation is None:
         return None
-    one, other = _evaluate_expression(number.a, sizes), _evaluate_expression(number.b, sizes)
+    left, right = _evaluate_expression(number.a, sizes), _evaluate_expression(number.b, sizes)
     if (
-        one is None
-        or other is None
-        or (operation in {np.floor_divide, np.mod} and not np.all(other))
+        left is None
+        or right is None
+        or (operation in {np.floor_divide, np.mod} and not np.all(right))
     ):
         return None
-    return operation(one, other)
+    return operation(left, right)

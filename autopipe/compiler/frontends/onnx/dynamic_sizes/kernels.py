@@ -1,7 +1,7 @@
-"""Loops that find: which elements are not 0, which boxes are good.
+"""Kernels with data-dependent output sizes.
 
-How many there are is not known before, and an output has to be allocated. So each kernel comes in
-two parts: one counts, and after that the other writes as many rows as were counted.
+The output has to be allocated before its size is known. So each kernel has two parts: the first
+counts, and the second writes as many rows as were counted.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
 
 CHUNK: Final = 1024
-"""Elements that one thread looks through, one after the other."""
+"""Elements that one thread scans sequentially."""
 
 _FULL: Final = "int64"
 
 
 class LoopBuffer(Protocol):
-    """A buffer in loops that are written by TVM's builder of scripts."""
+    """A buffer in loops of TVM's script builder."""
 
     shape: Sequence[Expr]
 
@@ -35,27 +35,27 @@ class LoopBuffer(Protocol):
 
 
 def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
-    """Count what is not 0 in each chunk of a flat tensor.
+    """Count the nonzero elements in each chunk of a flat tensor.
 
-    Example: of 2,500 elements, the three counts are of [0:1024], [1024:2048] and [2048:2500].
+    Example: 2,500 elements have three counts, of [0:1024], [1024:2048] and [2048:2500].
     """
     dtype = str(flat.dtype)
     within = te.reduce_axis((as_int64(0), as_int64(CHUNK)), "within")
 
     def count(chunk: Expr) -> Expr:
         place = chunk * CHUNK + within
-        found = tirx.if_then_else(
+        flag = tirx.if_then_else(
             place < size,
             tirx.Cast(_FULL, _is_nonzero(flat[place], dtype)),
             as_int64(0),
         )
-        return te.sum(found, axis=within)
+        return te.sum(flag, axis=within)
 
     return te.compute([_count_chunks(size)], count, name="counted")
 
 
 def sum_counts(counts: te.Tensor) -> te.Tensor:
-    """Return the sum of counts: [1]. A sum of TVM has no value where there is nothing to add."""
+    """Sum counts to a tensor [1]; TVM's sum of no elements is undefined."""
 
     def write(counts: LoopBuffer, out: LoopBuffer) -> None:
         with T.serial(as_int64(0), as_int64(1)) as at:
@@ -66,10 +66,10 @@ def sum_counts(counts: te.Tensor) -> te.Tensor:
     return build_extern(write, [counts], [([1], _FULL)], "number")[0]
 
 
-def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, found: Size) -> te.Tensor:
-    """Return the places of what is not 0: `found` numbers, in order.
+def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, count: Size) -> te.Tensor:
+    """List the `count` flat indices of nonzero elements, in order.
 
-    `ends` says for each chunk how many there are up to its end.
+    `ends` are the cumulative counts up to the end of each chunk.
     """
     dtype = str(flat.dtype)
 
@@ -81,17 +81,17 @@ def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, found: Siz
             )
             with T.serial(as_int64(0), as_int64(CHUNK)) as within:
                 place = chunk * CHUNK + within
-                # a place outside is never read: this is no `place < size and ...`
-                inside, there = T.If(place < size), T.If(_is_nonzero(flat[place], dtype))
-                with inside, T.Then(), there, T.Then():
+                # nested, not `place < size and ...`, so that no index out of range is read
+                is_inside, is_nonzero = T.If(place < size), T.If(_is_nonzero(flat[place], dtype))
+                with is_inside, T.Then(), is_nonzero, T.Then():
                     out[row[0]] = place
                     row[0] = row[0] + as_int64(1)
 
-    return build_extern(write, [flat, ends], [([found], _FULL)], "placed")[0]
+    return build_extern(write, [flat, ends], [([count], _FULL)], "placed")[0]
 
 
 def _is_nonzero(value: Expr, dtype: str) -> Expr:
-    """Tell whether an element is not 0."""
+    """Whether an element is nonzero."""
     return value if dtype == "bool" else value != tirx.const(0, dtype)
 
 
@@ -108,27 +108,27 @@ Written = Sequence[tuple[Sequence[Size], str]]
 
 
 def build_extern(
-    write: Callable[..., None], given: Sequence[te.Tensor], made: Written, name: str
+    write: Callable[..., None], inputs: Sequence[te.Tensor], outputs: Written, name: str
 ) -> list[te.Tensor]:
-    """Return the outputs of loops that `write` writes of buffers: the inputs, then the outputs."""
+    """Build an extern op from loops; `write` takes the buffers of inputs, then of outputs."""
 
     def body(inputs: Sequence[Var], outputs: Sequence[Var]) -> Stmt:
         with IRBuilder() as builder:
             write(*(T.buffer_proxy(buffer) for buffer in (*inputs, *outputs)))
         return builder.get()
 
-    shapes = [[as_int64(size) for size in shape] for shape, _ in made]
-    dtypes = [dtype for _, dtype in made]
+    shapes = [[as_int64(size) for size in shape] for shape, _ in outputs]
+    dtypes = [dtype for _, dtype in outputs]
     results = te.extern(
         shapes,
-        list(given),
+        list(inputs),
         body,
         name=name,
         dtype=dtypes,
-        in_buffers=[tirx.decl_buffer(one.shape, one.dtype, one.op.name) for one in given],
+        in_buffers=[tirx.decl_buffer(one.shape, one.dtype, one.op.name) for one in inputs],
         out_buffers=[
             tirx.decl_buffer(shape, dtype, name)
             for shape, dtype in zip(shapes, dtypes, strict=True)
         ],
     )
-    return list(results) if len(made) > 1 else [results]
+    return list(results) if len(outputs) > 1 else [results]

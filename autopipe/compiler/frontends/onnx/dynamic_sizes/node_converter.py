@@ -1,7 +1,7 @@
-"""Converters for nodes of dynamic shapes, in front of those for static shapes.
+"""Converters of nodes with dynamic shapes, which delegate static nodes to the static converters.
 
-A node is static if its operands have fixed shapes, and what decides the shape of its result is
-constant. It goes to the static converter, whether the model has dynamic dimensions or not.
+A node is static if its operands have static shapes, and all operands that determine the shape of
+the result are constant, whether or not the model has dynamic dimensions.
 """
 
 from collections.abc import Sequence
@@ -40,36 +40,36 @@ from autopipe.errors import ModelError
 
 
 class DynamicConverter:
-    """A converter that hands static nodes to the static converter of their operator."""
+    """A converter that delegates static nodes to the static converter of their operator."""
 
     def __init__(self, operator: Operator, static: Converter, extents: Extents) -> None:
         self._operator, self._static, self._extents = operator, static, extents
 
     def get_converter(self, opset: int) -> Convert:
-        """Return the function that converts a node, as TVM's importer calls it."""
+        """Return the conversion function, as TVM's importer requests it."""
         convert_static = self._static.get_converter(opset)
 
         def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            made = self._evaluate_numbers(bb, inputs, attr, params)
-            if made is None and self._operator.name == "If":
+            result = self._evaluate_numbers(bb, inputs, attr, params)
+            if result is None and self._operator.name == "If":
                 condition = self._extents.of(inputs[0], params)
-                made = decided_conditions.convert_taken_branch(
+                result = decided_conditions.convert_taken_branch(
                     bb, condition, attr, params[0], opset
                 )
-            if made is not None:
-                return made
+            if result is not None:
+                return result
             if self._is_static(inputs):
                 return convert_static(bb, inputs, attr, params)
-            made = self._apply_rule(bb, inputs, attr, params)
-            if made is None:
-                made = convert_static(bb, inputs, attr, params)
-            made = self._check_result(bb, made, inputs, attr)
-            return guard_empty_reduction(self._extents, bb, self._operator, made, inputs)
+            result = self._apply_rule(bb, inputs, attr, params)
+            if result is None:
+                result = convert_static(bb, inputs, attr, params)
+            result = self._check_result(bb, result, inputs, attr)
+            return guard_empty_reduction(self._extents, bb, self._operator, result, inputs)
 
         return convert
 
     def _is_static(self, inputs: Inputs) -> bool:
-        """Tell whether all operands have fixed shapes, and constants decide that of the result."""
+        """Whether all operands have static shapes, and constants determine that of the result."""
         deciding = (inputs[at] for at in self._operator.deciding if at < len(inputs))
         return not any(map(_has_dynamic_shape, inputs)) and all(
             value is None or isinstance(value, ir.GenericConst) for value in deciding
@@ -88,7 +88,7 @@ class DynamicConverter:
     def _read_sizes(
         self, bb: BlockBuilder, inputs: Inputs, numbers: Sequence[Array | None], attr: Attributes
     ) -> list[Array | None]:
-        """Return the numbers of operands; data-dependent ones become new sizes where they are sizes."""
+        """Return the elements of operands; a data-dependent operand of sizes is read as new sizes."""
         sizes = list(numbers)
         for at in self._operator.read_sizes:
             value = find_optional_input(inputs, at)
@@ -98,7 +98,7 @@ class DynamicConverter:
         return sizes
 
     def _require_places(self, bb: BlockBuilder, inputs: Inputs, attr: Attributes) -> None:
-        """Make a call end with an error where the axes that a node reads from are empty."""
+        """Emit a run-time error if an indexed axis is empty."""
         rule = self._operator.places
         shapes = None if rule is None else read_shapes(inputs)
         if rule is None or shapes is None:
@@ -111,33 +111,37 @@ class DynamicConverter:
             rule.list_counts(sizes),
         )
 
-    def _check_result(self, bb: BlockBuilder, made: Expr, inputs: Inputs, attr: Attributes) -> Expr:
-        """Refuse a node whose operands fit each other only for some dynamic sizes."""
-        if not isinstance(made, ir.Expr):
-            return made
-        made = bb.normalize(made)
-        if not isinstance(made.ty, relax.TensorType) or made.ty.shape is not None:
-            return made
-        given = [
+    def _check_result(
+        self, bb: BlockBuilder, result: Expr, inputs: Inputs, attr: Attributes
+    ) -> Expr:
+        """Raise ModelError if operands are consistent only at some dynamic sizes."""
+        if not isinstance(result, ir.Expr):
+            return result
+        result = bb.normalize(result)
+        if not isinstance(result.ty, relax.TensorType) or result.ty.shape is not None:
+            return result
+        operand_shapes = [
             list(value.ty.shape.values)
             for value in inputs
             if value is not None
             and isinstance(value.ty, relax.TensorType)
             and isinstance(value.ty.shape, relax.ShapeExpr)
         ]
-        sizes = [size for shape in given for size in shape]
-        if len(given) < sum(value is not None for value in inputs) or not list_dimensions(sizes):
-            return made
-        told = ", ".join(map(describe_shape, given))
+        sizes = [size for shape in operand_shapes for size in shape]
+        if len(operand_shapes) < sum(value is not None for value in inputs) or not list_dimensions(
+            sizes
+        ):
+            return result
+        shape_texts = ", ".join(map(describe_shape, operand_shapes))
         raise ModelError(
-            f"{self._operator.name} {operand_facts.quote_node_name(attr)} of {told}: what comes out has a size that is not known, "
+            f"{self._operator.name} {operand_facts.quote_node_name(attr)} of {shape_texts}: what comes out has a size that is not known, "
             f"or fits at some sizes only; {advise_on_sizes(sizes)}, or a multiple"
         )
 
     def _evaluate_numbers(
         self, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr | None:
-        """Return the result of a node that computes numbers from shapes; None for another node."""
+        """Evaluate a node that computes numbers from shapes; None for another node."""
         if self._operator.has(Trait.READS_SIZES):
             return self._evaluate_shape(bb, inputs[0], attr)
         if all(value is None or self._extents.kept(value) is None for value in inputs):
@@ -149,8 +153,8 @@ class DynamicConverter:
         ):
             return None
         dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
-        made = arithmetic.evaluate_node(self._extents, self._operator, numbers, dtypes, attr)
-        return None if made is None else self._extents.put(bb, *made)
+        evaluation = arithmetic.evaluate_node(self._extents, self._operator, numbers, dtypes, attr)
+        return None if evaluation is None else self._extents.put(bb, *evaluation)
 
     def _evaluate_shape(self, bb: BlockBuilder, data: Expr, attr: Attributes) -> Expr:
         sizes = self._extents.shape(
@@ -164,7 +168,7 @@ class DynamicConverter:
 
 
 def _has_dynamic_shape(value: Expr) -> bool:
-    """Tell whether an operand is a tensor without a fixed shape."""
+    """Whether an operand is a tensor without a static shape."""
     kind = getattr(value, "ty", None)
     if not isinstance(kind, relax.TensorType):
         return False

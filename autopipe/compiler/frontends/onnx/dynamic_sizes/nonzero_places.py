@@ -1,4 +1,4 @@
-"""Converters of nodes whose results are as long as values of the model say."""
+"""Indices of nonzero elements, a data-dependent number of them."""
 
 from collections.abc import Sequence
 
@@ -22,25 +22,25 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit
 def find_nonzero_places(
     extents: Extents, bb: BlockBuilder, data: Expr, sizes: Sequence[Size], name: str
 ) -> Expr:
-    """Return the places of what is not 0 in the flat data."""
+    """Compute the flat indices of nonzero elements, int64 [count]."""
     size = extents.simple(multiply_sizes(sizes))
     flat = bb.emit(relax.op.reshape(data, to_shape([size])))
     counts = emit_kernel(
         bb, lambda flat, size: kernels.count_nonzero(flat, size[0]), flat, [size], "counted"
     )
-    ends, found = sum_counts(extents, bb, counts, name, size)
+    ends, count = sum_counts(extents, bb, counts, name, size)
 
-    def compute(flat: te.Tensor, ends: te.Tensor, size: Expr, found: Expr) -> te.Tensor:
-        return kernels.list_nonzero_places(flat, ends, size, found)
+    def compute(flat: te.Tensor, ends: te.Tensor, size: Expr, count: Expr) -> te.Tensor:
+        return kernels.list_nonzero_places(flat, ends, size, count)
 
-    return bb.emit_te(compute, flat, ends, as_int64(size), found, primfunc_name_hint="placed")
+    return bb.emit_te(compute, flat, ends, as_int64(size), count, primfunc_name_hint="placed")
 
 
 def sum_counts(
     extents: Extents, bb: BlockBuilder, counts: Expr, name: str, most: Size
 ) -> tuple[Expr, Expr]:
-    """Return how many there are up to the end of each count, and how many there are at all."""
+    """Return (cumulative counts, total count as a new size of at most `most`)."""
     ends = bb.emit(relax.op.cumsum(counts, axis=0, dtype="int64"))
     number = bb.emit_te(kernels.sum_counts, counts, primfunc_name_hint="number")
-    (found,) = extents.read(bb, number, name, extents.bounds(most)[1])
-    return ends, found
+    (total,) = extents.read(bb, number, name, extents.bounds(most)[1])
+    return ends, total

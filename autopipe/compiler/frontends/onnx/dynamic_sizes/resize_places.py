@@ -1,4 +1,4 @@
-"""Resize of images whose size is open: places by whole numbers, one axis after the other."""
+"""Convert Resize of dynamic sizes, with coordinates in integer arithmetic, axis by axis."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,22 +32,22 @@ from autopipe.errors import ModelError
 # ruff: noqa: PLR0913, PLR0917, E501  TVM's converters have one signature
 
 _MOST_SIZES: Final = 2**20
-"""Sizes of a dimension that a scale is tried on."""
+"""Maximum number of sizes of a dimension that a scale is checked at."""
 _FINEST: Final = 1000
-"""Divisor of the fraction that a scale may be meant as."""
+"""Maximum denominator of the fraction that approximates a scale."""
 
 
 WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
-"""Dtypes with more digits than float32."""
+"""Dtypes of higher precision than float32."""
 
 
 Taps = Callable[[Expr], list[tuple[int, Expr]]]
-"""Steps to neighbours and their weights, from the part that a place is behind the first."""
+"""Offsets of neighbours and their weights, from the fractional part of the coordinate."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenAxis:
-    """What becomes of one axis: `up / down` is its scale."""
+    """The resizing of one axis; `up / down` is its scale."""
 
     axis: int
     before: Size
@@ -57,78 +57,80 @@ class _OpenAxis:
 
 
 Place = Callable[[_OpenAxis, Expr], tuple[Expr, Expr]]
-"""Where an element of the result is in the input, as a number and what it is to be divided by."""
+"""Input coordinate of a result's element, as numerator and denominator."""
 
 
 def convert_dynamic_resize(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Resize, where a size is open; None where all are fixed."""
-    what = f"Resize {operand_facts.quote_node_name(attr)}"
-    sizes = extents.shape(inputs[0], what)
-    given = [*numbers, None, None, None][:4]
-    if len(inputs) < 3:  # noqa: PLR2004 - as it was first defined
+    """Convert Resize of a dynamic size; None if all are static."""
+    label = f"Resize {operand_facts.quote_node_name(attr)}"
+    sizes = extents.shape(inputs[0], label)
+    operands = [*numbers, None, None, None][:4]
+    if len(inputs) < 3:  # noqa: PLR2004 - as in opset 10
         attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
-        given = [given[0], None, given[1], None]
-    elif len(inputs) > 3 and inputs[3] is not None and given[3] is None:  # noqa: PLR2004
+        operands = [operands[0], None, operands[1], None]
+    elif len(inputs) > 3 and inputs[3] is not None and operands[3] is None:  # noqa: PLR2004
         return None
-    if not is_open([*sizes, *(() if given[3] is None else given[3])]):
+    if not is_open([*sizes, *(() if operands[3] is None else operands[3])]):
         return None
-    axes = _list_axes(extents, sizes, given[2], given[3], attr, what)
-    return _resize_axes(extents, bb, inputs[0], axes, attr, what)
+    axes = _list_axes(extents, sizes, operands[2], operands[3], attr, label)
+    return _resize_axes(extents, bb, inputs[0], axes, attr, label)
 
 
 def convert_dynamic_upsample(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Upsample, which Resize has taken the place of."""
-    what = f"Upsample {operand_facts.quote_node_name(attr)}"
-    sizes = extents.shape(inputs[0], what)
+    """Convert Upsample of a dynamic size; None if all are static."""
+    label = f"Upsample {operand_facts.quote_node_name(attr)}"
+    sizes = extents.shape(inputs[0], label)
     if not is_open(sizes):
         return None
     scales = np.array(attr["scales"], "float32") if "scales" in attr else numbers[1]
     attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
-    axes = _list_axes(extents, sizes, scales, None, attr, what)
-    return _resize_axes(extents, bb, inputs[0], axes, attr, what)
+    axes = _list_axes(extents, sizes, scales, None, attr, label)
+    return _resize_axes(extents, bb, inputs[0], axes, attr, label)
 
 
 def _list_axes(
     extents: Extents,
     sizes: list[Size],
     scales: Array | None,
-    wanted: Array | None,
+    target_sizes: Array | None,
     attr: Attributes,
-    what: str,
+    label: str,
 ) -> list[_OpenAxis]:
     places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
-        if wanted is None:
+        if target_sizes is None:
             raise ModelError(
-                f"{what} by scales that are computed is not supported with open sizes; {advise_on_sizes(sizes)}"
+                f"{label} by scales that are computed is not supported with dynamic shapes; {advise_on_sizes(sizes)}"
             )
-        found = [
+        resized_axes = [
             _scale_to_size(extents, at, sizes[at], size)
-            for at, size in zip(places, wanted, strict=True)
+            for at, size in zip(places, target_sizes, strict=True)
         ]
     else:
-        found = [
-            _scale_by_factor(extents, at, sizes[at], scale, what)
+        resized_axes = [
+            _scale_by_factor(extents, at, sizes[at], scale, label)
             for at, scale in zip(places, scales, strict=True)
         ]
-    return [one for one in found if not extents.equal(one.before, one.after)]
+    return [one for one in resized_axes if not extents.equal(one.before, one.after)]
 
 
 def _scale_to_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxis:
-    for up, down in ((after, before), (before, after)):
-        if not (isinstance(up, int) or isinstance(down, int)):
-            times = extents.simple(tirx.floordiv(up, down))
-            if isinstance(times, int) and times > 0 and extents.equal(times * down, up):
-                return _OpenAxis(axis, before, after, *((times, 1) if up is after else (1, times)))
+    for larger, smaller in ((after, before), (before, after)):
+        if not (isinstance(larger, int) or isinstance(smaller, int)):
+            factor = extents.simple(tirx.floordiv(larger, smaller))
+            if isinstance(factor, int) and factor > 0 and extents.equal(factor * smaller, larger):
+                return _OpenAxis(
+                    axis, before, after, *((factor, 1) if larger is after else (1, factor))
+                )
     return _OpenAxis(axis, before, after, after, before)
 
 
 def _scale_by_factor(
-    extents: Extents, axis: int, before: Size, scale: ExactPart | float, what: str
+    extents: Extents, axis: int, before: Size, scale: ExactPart | float, label: str
 ) -> _OpenAxis:
     exact = None
     if not isinstance(scale, ExactPart):
@@ -137,29 +139,29 @@ def _scale_by_factor(
         exact = Fraction(scale.number, scale.over)
     if exact is None or exact <= 0:
         raise ModelError(
-            f"{what} by a scale that is computed is not supported with open sizes; {advise_on_sizes([before])}"
+            f"{label} by a scale that is computed is not supported with dynamic shapes; {advise_on_sizes([before])}"
         )
-    meant = exact.limit_denominator(_FINEST)
+    ratio = exact.limit_denominator(_FINEST)
     after = extents.simple(
-        tirx.floordiv(as_int64(before * meant.numerator), as_integer(meant.denominator))
+        tirx.floordiv(as_int64(before * ratio.numerator), as_integer(ratio.denominator))
     )
-    if meant.denominator > 1 and not _has_scale_sizes(
-        extents, before, meant, np.float32(float(exact))
+    if ratio.denominator > 1 and not _has_scale_sizes(
+        extents, before, ratio, np.float32(float(exact))
     ):
         raise ModelError(
-            f"{what} by {float(exact)} rounds differently at some sizes; {advise_on_sizes([before])}"
+            f"{label} by {float(exact)} rounds differently at some sizes; {advise_on_sizes([before])}"
         )
-    return _OpenAxis(axis, before, after, meant.numerator, meant.denominator)
+    return _OpenAxis(axis, before, after, ratio.numerator, ratio.denominator)
 
 
-def _has_scale_sizes(extents: Extents, before: Size, meant: Fraction, scale: np.float32) -> bool:
-    """Whether a fraction leads to the sizes that the scale in single precision does."""
+def _has_scale_sizes(extents: Extents, before: Size, ratio: Fraction, scale: np.float32) -> bool:
+    """Whether a fraction gives the same sizes as the float32 scale at all dynamic sizes."""
     first, last = extents.bounds(before)
     if last - first > _MOST_SIZES:
         return False
     sizes = np.arange(first, last + 1)
     products = np.floor(sizes.astype("float32") * scale).astype("int64")
-    return bool((products == sizes * meant.numerator // meant.denominator).all())
+    return bool((products == sizes * ratio.numerator // ratio.denominator).all())
 
 
 def _resize_axes(
@@ -168,22 +170,22 @@ def _resize_axes(
     data: Expr,
     axes: Sequence[_OpenAxis],
     attr: Attributes,
-    what: str,
+    label: str,
 ) -> Expr:
     mode = _read_text(attr, "mode") or "nearest"
-    way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
-    place = _PLACES.get(way)
+    transformation = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
+    place = _PLACES.get(transformation)
     policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if place is None or attr.get("antialias") or attr.get("exclude_outside") or policy != "stretch":
         raise ModelError(
-            f"{what} as {way}, with antialias, exclude_outside or keep_aspect_ratio_policy, is not "
-            f"supported with open sizes; {advise_on_sizes([one.before for one in axes] or extents.shape(data, what))}"
+            f"{label} as {transformation}, with antialias, exclude_outside or keep_aspect_ratio_policy, is not "
+            f"supported with dynamic shapes; {advise_on_sizes([one.before for one in axes] or extents.shape(data, label))}"
         )
     if not axes:
         return data
     for axis in axes:
-        extents.require(bb, [(1, axis.before)], f"{what} makes something of nothing", [axis.after])
-    sizes = extents.shape(data, what)
+        extents.require(bb, [(1, axis.before)], f"{label} makes something of nothing", [axis.after])
+    sizes = extents.shape(data, label)
     if mode == "nearest":
         rounding = _ROUNDINGS[_read_text(attr, "nearest_mode") or "round_prefer_floor"]
         return _take_nearest(bb, data, sizes, axes, (place, rounding))
@@ -205,18 +207,21 @@ def _take_nearest(
     axes: Sequence[_OpenAxis],
     rules: tuple[Place, Callable[[Expr, Expr], Expr]],
 ) -> Expr:
-    """Return the nearest neighbours."""
+    """Resize axes by nearest neighbours."""
     place, rounding = rules
 
-    def compute(data: te.Tensor, given: Sequence[Expr]) -> te.Tensor:
-        after, known = list(given[: len(sizes)]), _read_axes(axes, given[len(sizes) :])
+    def compute(data: te.Tensor, size_arguments: Sequence[Expr]) -> te.Tensor:
+        after, bound_axes = (
+            list(size_arguments[: len(sizes)]),
+            _read_axes(axes, size_arguments[len(sizes) :]),
+        )
 
         def at(*index: Expr) -> Expr:
-            found = list(index)
-            for axis in known:
+            coordinates = list(index)
+            for axis in bound_axes:
                 number, over = place(axis, index[axis.axis].astype("int64"))
-                found[axis.axis] = _clip_place(rounding(number, over), axis.before)
-            return data[tuple(found)]
+                coordinates[axis.axis] = _clip_place(rounding(number, over), axis.before)
+            return data[tuple(coordinates)]
 
         return te.compute(after, at, name="resize")
 
@@ -228,25 +233,25 @@ def _take_nearest(
 def _mix_neighbours(
     bb: BlockBuilder, data: Expr, sizes: list[Size], axis: _OpenAxis, rules: tuple[Place, Taps]
 ) -> Expr:
-    """Return sums of neighbours along an axis."""
+    """Resize an axis by weighted sums of neighbours."""
     dtype, (place, taps) = str(data.ty.dtype), rules
     wider = sum_dtype(dtype)
 
-    def compute(data: te.Tensor, given: Sequence[Expr]) -> te.Tensor:
-        (known,) = _read_axes([axis], given[len(sizes) :])
+    def compute(data: te.Tensor, size_arguments: Sequence[Expr]) -> te.Tensor:
+        (bound_axis,) = _read_axes([axis], size_arguments[len(sizes) :])
 
         def at(*index: Expr) -> Expr:
-            number, over = place(known, index[axis.axis].astype("int64"))
+            number, over = place(bound_axis, index[axis.axis].astype("int64"))
             first = tirx.floordiv(number, over)
             part = (number - first * over).astype(wider) / over.astype(wider)
             total = tirx.const(0.0, wider)
             for step, weight in taps(part):
-                there = list(index)
-                there[axis.axis] = _clip_place(first + step, known.before)
-                total = total + weight * data[tuple(there)].astype(wider)
+                coordinates = list(index)
+                coordinates[axis.axis] = _clip_place(first + step, bound_axis.before)
+                total = total + weight * data[tuple(coordinates)].astype(wider)
             return total.astype(dtype)
 
-        return te.compute(list(given[: len(sizes)]), at, name="resize")
+        return te.compute(list(size_arguments[: len(sizes)]), at, name="resize")
 
     return emit_kernel(
         bb,
@@ -266,8 +271,10 @@ def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Size]:
     return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
 
 
-def _read_axes(axes: Sequence[_OpenAxis], given: Sequence[Expr]) -> list[_OpenAxis]:
-    return [_OpenAxis(axis.axis, *given[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)]
+def _read_axes(axes: Sequence[_OpenAxis], size_arguments: Sequence[Expr]) -> list[_OpenAxis]:
+    return [
+        _OpenAxis(axis.axis, *size_arguments[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)
+    ]
 
 
 def _weigh_linearly(part: Expr) -> list[tuple[int, Expr]]:
@@ -332,5 +339,5 @@ def _read_text(attr: Attributes, name: str) -> str:
 
 
 def sum_dtype(dtype: str) -> str:
-    """Return the dtype that neighbours of a dtype are summed in, which holds all their digits."""
+    """Return the dtype of sums of neighbours, which represents all values of a dtype."""
     return "float64" if dtype in WIDE_DTYPES else "float32"

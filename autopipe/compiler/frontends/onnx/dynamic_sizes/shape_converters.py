@@ -1,4 +1,4 @@
-"""Converters of nodes that take numbers of open sizes: shapes, places, counts."""
+"""Common parts of converters of nodes with dynamic shapes."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 
 
 def is_number(size: Size, number: int) -> bool:
-    """Tell whether a size is this number."""
+    """Whether a size is this constant."""
     return isinstance(size, int) and size == number
 
 
@@ -33,7 +33,7 @@ def emit_kernel(
     sizes: Sequence[Size],
     hint: str,
 ) -> Expr:
-    """Return what is computed of data and sizes; a function of TVM knows no size but these."""
+    """Emit a kernel of data and sizes; the PrimFunc can use only these sizes."""
     return bb.emit_te(compute, data, [as_int64(size) for size in sizes], primfunc_name_hint=hint)
 
 
@@ -61,5 +61,5 @@ def take_part(
 
 
 def describe_node(kind: str, attr: Attributes) -> str:
-    """Return what errors call a node."""
+    """Return a node's label for messages."""
     return f"{kind} {operand_facts.quote_node_name(attr)}"

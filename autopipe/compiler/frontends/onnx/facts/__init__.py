@@ -1,1 +1,1 @@
-"""What a graph says of its model: hints of sizes, promises, moments of weights."""
+"""Facts derived from a graph: size hints, promises, moments of weights."""

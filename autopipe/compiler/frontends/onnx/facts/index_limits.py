@@ -1,4 +1,4 @@
-"""Find the inputs of an ONNX graph whose values are indices into a table."""
+"""Find the inputs of an ONNX graph that are indices into a table."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -12,7 +12,7 @@ _KEEPS_VALUES: Final = Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS
 
 
 def find_index_limits(graph: GraphProto, inputs: Iterable[str]) -> dict[str, int]:
-    """Return, by name of an input, the number of entries that its values index.
+    """Find the inputs that are indices, with the number of indexed entries, by name.
 
     `inputs` are those of the model, without weights. An input that indexes a table of unknown size
     is limited to its first entry.
@@ -28,13 +28,13 @@ def _collect_limits(
     sources: dict[str, set[str]],
     limits: dict[str, int],
 ) -> None:
-    """Add the limits in a graph; `sources` are the model's inputs whose values a value holds."""
+    """Add the limits in a graph; `sources` maps values to the model inputs they contain."""
     shapes = {**shapes, **_list_declared_shapes(graph)}
     for node in graph.node:
         for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
             parameters = [value.name for value in body.input]
-            operands = node.input[len(node.input) - len(parameters) :]  # of Loop, count and
-            inner = {  # condition are among them
+            operands = node.input[len(node.input) - len(parameters) :]  # a Loop's also
+            inner = {  # include count and condition
                 name: sources.get(operand, set())
                 for name, operand in zip(parameters, operands, strict=False)
             }

@@ -1,4 +1,4 @@
-"""The role of each weight of an ONNX graph, and the moments of the values in between."""
+"""The role of each weight of an ONNX graph, and the moments of intermediate values."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def find_roles(
     graph: GraphProto, weights: frozenset[str], shapes: Shapes, scalars: Mapping[str, float]
 ) -> dict[str, Role]:
     """Return the role of each weight that has one; `scalars` are the constants of the graph."""
-    found: dict[str, Role] = {}
+    roles: dict[str, Role] = {}
     origin = {name: name for name in weights}
     moments = {name: Moments(value, value * value) for name, value in scalars.items()}
     for node in (node for inner in list_graphs(graph) for node in inner.node):
@@ -34,15 +34,15 @@ def find_roles(
         data = [moments.get(name, NORMAL) for name in inputs if name not in origin]
         for slot, kind in slots.items():
             role = Role(kind, data[0] if data else NORMAL, _count_fan_in(node, slot, shapes))
-            found.setdefault(origin[inputs[slot]], role)
+            roles.setdefault(origin[inputs[slot]], role)
         moments.update(dict.fromkeys(node.output, _find_result_moments(node, data, slots, shapes)))
-    return found
+    return roles
 
 
 def _find_result_moments(
     node: NodeProto, data: list[Moments], slots: Mapping[int, Kind], shapes: Shapes
 ) -> Moments:
-    """Return the moments of a node's output from those of its inputs but weights."""
+    """Return the moments of a node's output from those of its inputs without weights."""
     shift = _SHIFT_SQUARE if "shift" in slots.values() else 0.0
     if not data or "kernel" in slots.values() or has_trait(node, Trait.NORMALIZES):
         mean, square = NORMAL
@@ -52,7 +52,7 @@ def _find_result_moments(
 
 
 def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int, ...]) -> Moments:
-    """Return the moments of a result; those of the first input where nothing else is known."""
+    """Return the moments of a result; those of the first input if there is no rule."""
     if operator is not None and operator.row_moments is not None:
         return operator.row_moments(data, shape[-1])
     if operator is not None and operator.moments is not None:
@@ -61,7 +61,7 @@ def _apply_rule(operator: Operator | None, data: list[Moments], shape: tuple[int
 
 
 def _count_fan_in(node: NodeProto, slot: int, shapes: Shapes) -> int:
-    """Return how many products one output element sums over."""
+    """Return the number of products per output element."""
     operator = find_operator(node)
     count = count_matrix_products if operator is None else operator.count_products
     return max(1, count(node, slot, shapes.get(node.input[slot], (1,))))

@@ -1,4 +1,4 @@
-"""What a first pipeline file has to know of a model."""
+"""The outline of a model for a new pipeline file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,29 +17,29 @@ _LAYERS: Final = frozenset({
     "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul",
     "LSTM", "GRU", "RNN", "DynamicQuantizeLSTM",
 })  # fmt: skip
-"""What takes the time of most models, and is tuned."""
+"""The operators that dominate the time of most models, and are tuned."""
 
 
 @dataclass(frozen=True)
 class ModelOutline:
-    """A model in few words."""
+    """The facts of a model that a new pipeline file depends on."""
 
     inputs: tuple[Value, ...]
-    """The inputs; where shapes were left open, with every such dimension taken as 1."""
+    """The inputs; unbound dynamic dimensions are 1."""
     convolutions: frozenset[int]
-    """Ranks of the data that convolutions work on."""
+    """Ranks of the data of convolutions."""
     layers: int
-    """How many different convolutions, matrix products and recurrent layers there are."""
+    """Number of distinct convolutions, matrix products and recurrent layers."""
     constant_weights: bool
-    """Whether every kernel holds one number only."""
+    """Whether every kernel is filled with a single number."""
     hints: SizeHints
-    """What the graph says of sizes that are open."""
+    """Hints on dynamic dimensions."""
 
 
 def read_declared_shapes(path: Path) -> dict[str, tuple[int | str | None, ...] | None]:
-    """Return the shape of each input as the model declares it; None for one of unknown rank.
+    """Return the declared shape of each input; None for unknown rank.
 
-    Raises ModelError, with the path in front.
+    Raises ModelError that begins with the path.
     """
     try:
         return gate.read_declared_shapes(source.read_model_file(path))
@@ -48,9 +48,9 @@ def read_declared_shapes(path: Path) -> dict[str, tuple[int | str | None, ...] |
 
 
 def read_outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
-    """Read a model through the gate, its inputs bound to shapes; with None they stay open.
+    """Read a model through the gate, with inputs bound to shapes; with None they are not bound.
 
-    Raises ModelError, with the path in front, and ConfigError where `inputs` do not fit.
+    Raises ModelError that begins with the path, and ConfigError if `inputs` do not match.
     """
     try:
         return _read_vetted(path, inputs)
@@ -59,39 +59,43 @@ def read_outline(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline
 
 
 def find_refusal(path: Path, inputs: Mapping[str, Input]) -> str | None:
-    """Return why a model can not be called with these shapes, or None if it can."""
+    """Return the reason why a model cannot be called with these shapes, or None if it can."""
     try:
-        vetted = gate.admit_model(source.read_model_file(path), path, inputs)
-        window_fit.check_sizes(vetted.model.graph, vetted.shapes)
+        vetted_model = gate.admit_model(source.read_model_file(path), path, inputs)
+        window_fit.check_sizes(vetted_model.model.graph, vetted_model.shapes)
     except (ConfigError, ModelError) as error:
         return str(error)
-    empty = next((name for name, shape in vetted.shapes.items() if min(shape, default=1) <= 0), "")
+    empty = next(
+        (name for name, shape in vetted_model.shapes.items() if min(shape, default=1) <= 0), ""
+    )
     return f"'{empty}' has no elements" if empty else None
 
 
 def _read_vetted(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline:
     data = source.read_model_file(path)
-    vetted = (
+    vetted_model = (
         gate.sketch_model(data, path) if inputs is None else gate.admit_model(data, path, inputs)
     )
-    graph = vetted.model.graph
-    stored = {name: tensors.read_array(tensor, path) for name, tensor in vetted.weights.items()}
+    graph = vetted_model.model.graph
+    weights = {
+        name: tensors.read_array(tensor, path) for name, tensor in vetted_model.weights.items()
+    }
     nodes = (node for inner in tensors.list_graphs(graph) for node in inner.node)
     kernels = (node.input[1] for node in nodes if node.op_type in ("Conv", "ConvTranspose"))
     return ModelOutline(
-        inputs=vetted.inputs,
-        convolutions=frozenset(len(vetted.shapes.get(name, ())) for name in kernels),
-        layers=len(set(_list_layers(vetted))),
-        constant_weights=has_constant_kernels(graph, stored, vetted.shapes),
-        hints=find_size_hints(graph, vetted.shapes),
+        inputs=vetted_model.inputs,
+        convolutions=frozenset(len(vetted_model.shapes.get(name, ())) for name in kernels),
+        layers=len(set(_list_layers(vetted_model))),
+        constant_weights=has_constant_kernels(graph, weights, vetted_model.shapes),
+        hints=find_size_hints(graph, vetted_model.shapes),
     )
 
 
-def _list_layers(vetted: gate.Vetted) -> Iterator[object]:
-    """Yield what makes each layer the one it is: operator, attributes, shapes."""
-    for graph in tensors.list_graphs(vetted.model.graph):
+def _list_layers(vetted_model: gate.Vetted) -> Iterator[object]:
+    """Yield the identity of each layer: operator, attributes, shapes."""
+    for graph in tensors.list_graphs(vetted_model.model.graph):
         for node in graph.node:
             if node.op_type in _LAYERS:
                 attributes = sorted(field.SerializeToString() for field in node.attribute)
-                shapes = [vetted.shapes.get(name) for name in node.input]
+                shapes = [vetted_model.shapes.get(name) for name in node.input]
                 yield node.op_type, tuple(attributes), tuple(shapes)

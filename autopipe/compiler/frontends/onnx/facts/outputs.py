@@ -1,4 +1,4 @@
-"""The outputs of an imported model, and what their sizes are known to be before a call."""
+"""The outputs of an imported model, with the names or ranges of dynamic dimensions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,28 +26,27 @@ def describe_outputs(
 ) -> tuple[Value, ...]:
     """Return the outputs of `main` under the model's names.
 
-    A size that an input has is called as there; of other open sizes the range is told. Raises
-    `ModelError` for a shape that depends on data, and for a dtype that the model declares
-    differently.
+    A dynamic dimension equal to one of an input has its name; others have a range. Raises
+    `ModelError` for a shape of unknown rank, and for a dtype other than the declared one.
     """
     main = module["main"]
     kinds = [param.ty for param in main.params if isinstance(param.ty, relax.ShapeType)]
     steps = {str(step.name): step for kind in kinds for step in kind.values}
     extents = _bound_sizes(main, Extents(steps, dimensions))
-    named = {
+    sizes_by_name = {
         name: size
         for value in inputs
         for name, size in zip(value.dimensions, open_shape(value, dimensions, steps), strict=False)
         if name
     }
     return tuple(
-        _describe_output(declared, kind, extents, named)
+        _describe_output(declared, kind, extents, sizes_by_name)
         for declared, kind in zip(graph.output, list_result_types(main), strict=True)
     )
 
 
 def _bound_sizes(main: relax.Function, extents: Extents) -> Extents:
-    """Return what is known of sizes, with those that the model computes in its outputs."""
+    """Bind the data-dependent sizes of the outputs to their ranges."""
     most = {str(name): int(number) for name, number in (main.attrs or {}).get(FOUND_SIZES, ())}
     for kind in list_result_types(main):
         for size in getattr(getattr(kind, "shape", None), "values", None) or ():
@@ -58,19 +57,18 @@ def _bound_sizes(main: relax.Function, extents: Extents) -> Extents:
 
 
 def _describe_output(
-    declared: ValueInfoProto, kind: Type, extents: Extents, named: Mapping[str, Size]
+    declared_value: ValueInfoProto, kind: Type, extents: Extents, sizes_by_name: Mapping[str, Size]
 ) -> Value:
-    what = f"output {declared.name!r}"
+    label = f"output {declared_value.name!r}"
     if isinstance(kind, relax.ShapeType):
-        raise ModelError(f"{what} is a shape, which TVM does not return as a tensor")
-    shape = tuple(operand_facts.read_extents(kind, what))
-    stated, dtype = declared.type.tensor_type, str(kind.dtype)
-    if stated.elem_type and to_dtype_name(stated.elem_type, what) != dtype:
-        raise ModelError(
-            f"{what} is {to_dtype_name(stated.elem_type, what)}, and TVM imports it as {dtype}"
-        )
+        raise ModelError(f"{label} is a shape, which TVM does not return as a tensor")
+    shape = tuple(operand_facts.read_extents(kind, label))
+    tensor_type, dtype = declared_value.type.tensor_type, str(kind.dtype)
+    if tensor_type.elem_type and to_dtype_name(tensor_type.elem_type, label) != dtype:
+        declared_dtype = to_dtype_name(tensor_type.elem_type, label)
+        raise ModelError(f"{label} is {declared_dtype}, and TVM imports it as {dtype}")
     names = tuple(
-        next((name for name, one in named.items() if extents.equal(one, size)), "")
+        next((name for name, one in sizes_by_name.items() if extents.equal(one, size)), "")
         if extent < 0
         else ""
         for extent, size in zip(shape, kind.shape.values, strict=True)
@@ -80,31 +78,33 @@ def _describe_output(
         for extent, name, size in zip(shape, names, kind.shape.values, strict=True)
     )
     return Value(
-        name=declared.name, shape=shape, dtype=dtype, dimensions=names if any(names) else (),
+        name=declared_value.name, shape=shape, dtype=dtype, dimensions=names if any(names) else (),
         ranges=ranges if any(ranges) else (),
     )  # fmt: skip
 
 
 def find_size_range(size: Size, extents: Extents) -> tuple[int, int] | None:
-    """Return the smallest and the largest value of a size; None where nothing bounds it."""
+    """Return the bounds of a size, both inclusive; None if it is unbounded."""
     least, most = extents.bounds(extents.simple(size))
     return (max(least, 0), most) if 0 <= most <= MOST_ELEMENTS else None
 
 
 def list_misdeclared(values: Sequence[Value], graph: GraphProto) -> list[str]:
-    """Say which outputs have another shape than the model declares, a line each.
+    """List the outputs of another shape than declared, a line each.
 
-    Published models are wrong about that, and onnxruntime computes them all the same.
+    Published models declare wrong shapes, which onnxruntime ignores.
     """
-    found = []
-    for value, declared in zip(values, graph.output, strict=True):
-        stated = declared.type.tensor_type
-        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in stated.shape.dim]
+    lines = []
+    for value, declared_value in zip(values, graph.output, strict=True):
+        tensor_type = declared_value.type.tensor_type
+        sizes = [
+            dim.dim_value if dim.HasField("dim_value") else None for dim in tensor_type.shape.dim
+        ]
         fits = len(sizes) == len(value.shape) and all(
             size in {None, real} or real < 0 for size, real in zip(sizes, value.shape, strict=True)
         )
-        if stated.HasField("shape") and not fits:
+        if tensor_type.HasField("shape") and not fits:
             words = ", ".join("?" if size is None else str(size) for size in sizes)
             real = list(value.shape)
-            found.append(f"output {value.name!r} is declared as [{words}], and {real} comes out")
-    return found
+            lines.append(f"output {value.name!r} is declared as [{words}], and {real} comes out")
+    return lines

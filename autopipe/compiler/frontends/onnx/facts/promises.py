@@ -1,4 +1,4 @@
-"""Derive from the operators of an ONNX graph what the model promises of its outputs.
+"""Derive the numeric promises of a model's outputs from the operators of its ONNX graph.
 
 A sigmoid is rounded as a number up to 1, however small it is: onnxruntime's is off by 1.4 units in
 the last place of 1, its tanh by 2.3, and below -15.8 its sigmoid is 0. A quantized output moves
@@ -21,9 +21,9 @@ from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_graphs
 
 _FLOAT16_TYPES: Final = {10, 16}
-"""ONNX's numbers of float16 and bfloat16."""
+"""The element types float16 and bfloat16."""
 _WIDE_FLOAT_TYPES: Final = {1, 11}
-"""ONNX's numbers of float32 and float64."""
+"""The element types float32 and float64."""
 
 _SATURATION_UNITS: Final = 4.0
 """Units in the last place of 1 that two correct programs may differ by where a function
@@ -35,16 +35,16 @@ _QUANTIZATION_STEPS: Final = 2.0
 def derive_promises(
     graph: GraphProto, weights: Mapping[str, Array], output_dtypes: Mapping[str, str]
 ) -> OutputPromises:
-    """Return what a graph promises of its outputs, given by name and dtype.
+    """Derive the promises of a graph for outputs given by name and dtype.
 
     `weights` are the tensors that are not stored in the graph.
     """
-    indexed = _IndexedGraph.of(graph, weights)
-    traits = [indexed.find_traits(node) for inner in list_graphs(graph) for node in inner.node]
+    graph_index = _IndexedGraph.of(graph, weights)
+    traits = [graph_index.find_traits(node) for inner in list_graphs(graph) for node in inner.node]
     floors = {
-        name: indexed.compute_error_floor(name, dtype) for name, dtype in output_dtypes.items()
+        name: graph_index.compute_error_floor(name, dtype) for name, dtype in output_dtypes.items()
     }
-    exact = COMMON_CASES if any(map(indexed.cancels, graph.node)) else SPECIAL_CASES
+    exact = COMMON_CASES if any(map(graph_index.cancels, graph.node)) else SPECIAL_CASES
     some = reduce(or_, traits, Trait.NONE)
     is_exact = bool(traits) and all(one & Trait.EXACT_SPECIALS for one in traits)
     return OutputPromises(
@@ -63,14 +63,14 @@ def _is_error_preserving(node: NodeProto) -> bool:
 
 
 def _read_slope(node: NodeProto) -> float:
-    """Return the slope of a function that saturates, 0 for others."""
+    """Return the slope of a saturating function, 0 for others."""
     operator = find_operator(node)
     return 0.0 if operator is None else operator.saturation_slope
 
 
 @dataclass(frozen=True, slots=True)
 class _IndexedGraph:
-    """The nodes of a graph by what they produce, and its constants by name."""
+    """The nodes of a graph by their outputs, and its constants by name."""
 
     producers: Mapping[str, NodeProto]
     initializers: Mapping[str, TensorProto]
@@ -100,7 +100,7 @@ class _IndexedGraph:
         return operator.traits if is_exact else operator.traits & ~Trait.EXACT_SPECIALS
 
     def cancels(self, node: NodeProto) -> bool:
-        """Return whether a node subtracts a part of its own operands, as `x - (x + 1)` does.
+        """Whether the operands of a Sub share a summand, as in `x - (x + 1)`.
 
         ONNX defines no order of roundings, and -1 is a correct result at every number: TVM computes
         it at an infinity, too, where onnxruntime computes NaN.
@@ -111,10 +111,10 @@ class _IndexedGraph:
         return not left.isdisjoint(right)
 
     def _find_summands(self, name: str) -> set[str]:
-        """Return the computed values that a value is a sum of, itself among them."""
-        summands, waiting = set[str](), [name]
-        while waiting:
-            value = waiting.pop()
+        """Return the computed summands of a value, itself included."""
+        summands, pending = set[str](), [name]
+        while pending:
+            value = pending.pop()
             if value in summands or value in self.initializers or value in self.weights:
                 continue
             summands.add(value)
@@ -123,7 +123,7 @@ class _IndexedGraph:
                 has_trait(node, Trait.ADDS) or node.op_type in {"Identity", "Neg"}
             )
             if node is not None and is_sum:
-                waiting += node.input
+                pending += node.input
         return summands
 
     def compute_error_floor(self, output: str, dtype: str) -> float:
@@ -137,20 +137,20 @@ class _IndexedGraph:
         return floors.get(output, 0.0)
 
     def _sort_operands(self, output: str) -> list[str]:
-        """Return the values that an output's error comes from, operands before results."""
-        ordered: dict[str, None] = {}
-        waiting = [(output, False)]
-        while waiting:
-            name, is_expanded = waiting.pop()
+        """Return the values that contribute to an output's error, in topological order."""
+        order: dict[str, None] = {}
+        pending = [(output, False)]
+        while pending:
+            name, is_expanded = pending.pop()
             node = self.producers.get(name)
-            if node is None or name in ordered:
+            if node is None or name in order:
                 continue
             if is_expanded:
-                ordered[name] = None
+                order[name] = None
             else:
-                waiting.append((name, True))
-                waiting += [(operand, False) for operand in _list_error_operands(node)]
-        return list(ordered)
+                pending.append((name, True))
+                pending += [(operand, False) for operand in _list_error_operands(node)]
+        return list(order)
 
     def _propagate_floor(self, node: NodeProto, unit: float, floors: Mapping[str, float]) -> float:
         """Return the error floor of a node's result from those of its operands."""
@@ -185,7 +185,7 @@ class _IndexedGraph:
 
 
 def _list_error_operands(node: NodeProto) -> list[str]:
-    """Return the operands whose errors are in a node's result."""
+    """List the operands that propagate errors to a node's result."""
     if node.op_type == "Mul" or has_trait(node, Trait.ADDS | Trait.SELECTS):
         return list(node.input)
     return list(node.input[:1]) if _is_error_preserving(node) or _read_slope(node) else []

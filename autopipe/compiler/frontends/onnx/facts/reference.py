@@ -1,4 +1,4 @@
-"""The model as reference runtimes get it: vetted, not cleaned up, weights in a file beside it."""
+"""Write the model for reference runtimes: vetted, not cleaned up, weights as external data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ _MODEL: Final = "reference.onnx"
 _ORIGINAL: Final = "original.onnx"
 _WEIGHTS: Final = "reference.weights"
 _IR_VERSION: Final = 10
-"""What came after it are element types that no model here has; onnxruntime refuses a file that says
-it is newer than onnxruntime is, whatever is in it."""
+"""Later versions only add element types that are not supported here; onnxruntime rejects a file of
+a newer version than its own."""
 
 
 def write_reference(
@@ -25,22 +25,22 @@ def write_reference(
 ) -> None:
     """Write `reference.onnx` and `reference.weights`; `model` has the weights as inputs.
 
-    `original` is the model as its author wrote it, with the same weights as inputs; None leaves
-    `original.onnx` out.
+    `original` is the model in its original form, with the same weights as inputs; with None
+    `original.onnx` is not written.
     """
     tensors = _write_weights(weights, folder)
-    for made, name in ((model, _MODEL), (original, _ORIGINAL)):
-        if made is not None:
-            written = onnx.ModelProto()
-            written.CopyFrom(made)
-            written.ir_version = min(written.ir_version, _IR_VERSION)
-            undeclare_inputs(written.graph, weights.keys())
-            written.graph.initializer.extend(tensors)
-            (folder / name).write_bytes(written.SerializeToString(deterministic=True))
+    for source, name in ((model, _MODEL), (original, _ORIGINAL)):
+        if source is not None:
+            copy = onnx.ModelProto()
+            copy.CopyFrom(source)
+            copy.ir_version = min(copy.ir_version, _IR_VERSION)
+            undeclare_inputs(copy.graph, weights.keys())
+            copy.graph.initializer.extend(tensors)
+            (folder / name).write_bytes(copy.SerializeToString(deterministic=True))
 
 
 def _write_weights(weights: Mapping[str, Array], folder: Path) -> list[TensorProto]:
-    """Write the weights into a file, and return the tensors that name their places in it."""
+    """Write the weights to a file, and return tensors with their locations in it."""
     tensors = []
     with (folder / _WEIGHTS).open("wb") as file:
         for name, values in weights.items():
@@ -55,6 +55,6 @@ def _write_weights(weights: Mapping[str, Array], folder: Path) -> list[TensorPro
             for key, value in place.items():
                 tensor.external_data.add(key=key, value=str(value))
             little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-            file.write(little.reshape(-1).view(np.uint8).data)  # `tofile` hides the error's number
+            file.write(little.reshape(-1).view(np.uint8).data)  # `tofile` loses errno
             tensors.append(tensor)
     return tensors

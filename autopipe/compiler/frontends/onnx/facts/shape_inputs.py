@@ -1,7 +1,7 @@
-"""Finds inputs of one number that decide shapes, such as a length or a number of steps.
+"""Find scalar inputs that determine shapes, such as a length or a number of steps.
 
-A package takes such an input, and *verify* draws it, at random: the model may mean few of these
-numbers. What an input always is can be said in the pipeline file, before anything is built.
+*verify* draws such an input at random, but the model may support few of these numbers. A constant
+value of an input can be configured in the pipeline file before the build.
 """
 
 import math
@@ -16,26 +16,26 @@ from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 
 def warn_of_deciding_inputs(graph: GraphProto, inputs: Sequence[Value]) -> Iterator[str]:
-    """Yield a line for each input of one number that decides a shape."""
+    """Yield a warning for each scalar input that determines a shape."""
     single = [one.name for one in inputs if not one.dimensions and math.prod(one.shape) == 1]
-    found: dict[str, str] = {}
-    carried = {name: {name} for name in single}
+    uses: dict[str, str] = {}
+    sources = {name: {name} for name in single}
     for inner in list_graphs(graph):
         for node in inner.node:
-            for name in _list_deciding_inputs(node, carried):
-                found.setdefault(name, f"{node.op_type} {node.name or node.output[0]!r}")
+            for name in _list_deciding_inputs(node, sources):
+                uses.setdefault(name, f"{node.op_type} {node.name or node.output[0]!r}")
             if has_trait(node, Trait.COMPUTES_SIZES):
-                values = set[str]().union(*(carried.get(given, set()) for given in node.input))
-                carried.update(dict.fromkeys(node.output, values) if values else {})
-    for name, where in found.items():
+                values = set[str]().union(*(sources.get(given, set()) for given in node.input))
+                sources.update(dict.fromkeys(node.output, values) if values else {})
+    for name, use in uses.items():
         yield (
-            f"input {name!r} decides shapes, in {where}: verify draws it at random; "
+            f"input {name!r} decides shapes, in {use}: verify draws it at random; "
             f"model.inputs.{name}.value says what it always is"
         )
 
 
-def _list_deciding_inputs(node: NodeProto, carried: Mapping[str, set[str]]) -> Iterator[str]:
-    """Yield the inputs of the model that decide a shape in a node."""
+def _list_deciding_inputs(node: NodeProto, sources: Mapping[str, set[str]]) -> Iterator[str]:
+    """Yield the model inputs that determine a shape in a node."""
     operator = find_operator(node)
     for name in list_named_inputs(node, () if operator is None else operator.deciding):
-        yield from sorted(carried.get(name, ()))
+        yield from sorted(sources.get(name, ()))

@@ -17,9 +17,9 @@ _MASK = 100.0
 def synthesize_weights(
     graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes, seed: int
 ) -> dict[str, Array]:
-    """Return weights with every one that has a role in a layer drawn anew.
+    """Draw new values for all weights that have a role in a layer.
 
-    A node of the graph that generated one becomes an input, as the stored ones are.
+    A node that generates such a weight is replaced by an input, as stored weights are.
     """
     candidates = {
         name: values
@@ -33,15 +33,15 @@ def synthesize_weights(
             del graph.node[index]
             dtype = helper.np_dtype_to_tensor_dtype(candidates[name].dtype)
             graph.input.append(helper.make_tensor_value_info(name, dtype, shapes[name]))
-    drawn = {
+    new_weights = {
         name: draw_weight(f"{seed}:{name}", role, candidates[name].shape, candidates[name].dtype)
         for name, role in plan.items()
     }
-    return {**weights, **drawn}
+    return {**weights, **new_weights}
 
 
 def has_constant_kernels(graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes) -> bool:
-    """Whether each kernel of the model holds one value only, so that comparing proves nothing."""
+    """Whether each kernel of the model is constant, so that comparing outputs proves nothing."""
     candidates = {**weights, **_find_generated(graph, shapes)}
     plan = moments.find_roles(graph, frozenset(candidates), shapes, {})
     kernels = [candidates[name] for name, role in plan.items() if role.kind == "kernel"]
@@ -49,8 +49,8 @@ def has_constant_kernels(graph: GraphProto, weights: Mapping[str, Array], shapes
 
 
 def _find_generated(graph: GraphProto, shapes: Shapes) -> dict[str, Array]:
-    """Return what ConstantOfShape nodes generate, without the memory for it."""
-    found = {}
+    """Return the results of ConstantOfShape nodes as broadcast views."""
+    arrays = {}
     for node in graph.node:
         if node.op_type == "ConstantOfShape" and node.output[0] in shapes:
             value = np.zeros(1, np.float32)
@@ -58,17 +58,17 @@ def _find_generated(graph: GraphProto, shapes: Shapes) -> dict[str, Array]:
                 value = numpy_helper.to_array(attribute.t)
             shape = shapes[node.output[0]]
             if math.prod(shape) > 1:
-                found[node.output[0]] = np.broadcast_to(value, shape)
-    return found
+                arrays[node.output[0]] = np.broadcast_to(value, shape)
+    return arrays
 
 
 def _read_scalars(graph: GraphProto) -> dict[str, float]:
-    stored = {tensor.name: tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1}
+    scalars = {tensor.name: tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute[0].HasField("t"):
-            stored[node.output[0]] = node.attribute[0].t
+            scalars[node.output[0]] = node.attribute[0].t
     return {
         name: float(numpy_helper.to_array(tensor).flat[0])
-        for name, tensor in stored.items()
+        for name, tensor in scalars.items()
         if math.prod(tensor.dims) == 1
     }

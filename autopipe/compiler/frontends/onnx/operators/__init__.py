@@ -177,26 +177,26 @@ OPERATORS: Final[Mapping[tuple[str, str], Operator]] = {
 """All operators, by domain and name."""
 
 _DOMAINS: Final = {"ai.onnx": ONNX}
-"""Other names of domains."""
+"""Aliases of domains."""
 
 
 def find_operator(node: NodeProto) -> Operator | None:
-    """Return the record of a node's operator, None for an operator that nobody has described."""
+    """Return the record of a node's operator, or None if the operator is not described."""
     return OPERATORS.get((_DOMAINS.get(node.domain, node.domain), node.op_type))
 
 
 def has_trait(node: NodeProto, traits: Trait) -> bool:
-    """Tell whether one of these traits holds for the operator of a node."""
+    """Whether the operator of a node has one of these traits."""
     operator = find_operator(node)
     return operator is not None and operator.has(traits)
 
 
 def list_steering_inputs(node: NodeProto) -> list[str]:
-    """Return the names of inputs that steer a node, and so have to be constants of the graph."""
+    """Return the names of a node's parameter inputs, which have to be constants of the graph."""
     operator = find_operator(node)
     return list_named_inputs(node, () if operator is None else operator.steering)
 
 
 def list_named_inputs(node: NodeProto, places: Sequence[int]) -> list[str]:
-    """Return the names of the inputs at some places, as far as a node has them."""
+    """Return the names of the present inputs at the given indices."""
     return [node.input[at] for at in places if at < len(node.input)]

@@ -1,4 +1,4 @@
-"""ArgMax and ArgMin: the place of an extreme element along an axis."""
+"""ArgMax and ArgMin: the index of the extreme element along an axis."""
 
 from typing import Final
 

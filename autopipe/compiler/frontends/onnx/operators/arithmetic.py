@@ -1,4 +1,4 @@
-"""Arithmetic of one number, or of two that are broadcast."""
+"""Elementwise arithmetic, unary and binary with broadcasting."""
 
 from typing import Final
 

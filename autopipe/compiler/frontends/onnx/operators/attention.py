@@ -1,4 +1,4 @@
-"""Attention and its relatives, which ONNX defines by simpler operators."""
+"""Attention and its relatives, which ONNX defines as functions."""
 
 from typing import Final
 

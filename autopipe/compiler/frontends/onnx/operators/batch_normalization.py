@@ -1,4 +1,4 @@
-"""BatchNormalization with the statistics of training."""
+"""BatchNormalization with its running statistics."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Operators on the bits of integers."""
+"""Bitwise operators."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from autopipe.errors import ModelError
 
 
 class BitShift(onnx_frontend.BitShift):
-    """A shift, also by more bits than there are."""
+    """BitShift that is defined for counts beyond the width of the dtype."""
 
     @classmethod
     def _impl_v11(
@@ -31,8 +31,12 @@ class BitShift(onnx_frontend.BitShift):
         data, count = inputs
         dtype = np.dtype(str(data.ty.dtype))
         most = dtype.itemsize * 8 - 1
-        fixed = operand_facts.read_values(count, params)
-        if fixed is not None and (fixed >= 0).all() and (fixed <= most).all():
+        constant_counts = operand_facts.read_values(count, params)
+        if (
+            constant_counts is not None
+            and (constant_counts >= 0).all()
+            and (constant_counts <= most).all()
+        ):
             return super()._impl_v11(bb, inputs, attr, params)
         widest = relax.const(most, str(dtype))
         too_many = relax.op.greater(count, widest)
@@ -42,23 +46,23 @@ class BitShift(onnx_frontend.BitShift):
             )
         too_many = bb.normalize(too_many)
         count = bb.normalize(relax.op.where(too_many, widest, count))
-        shifted = bb.normalize(super()._impl_v11(bb, [data, count], attr, params))
+        result = bb.normalize(super()._impl_v11(bb, [data, count], attr, params))
         if dtype.kind == "i" and attr["direction"] == b"RIGHT":
-            return shifted  # by all bits but the sign, which is what is left of it
-        return bb.normalize(relax.op.where(too_many, relax.const(0, str(dtype)), shifted))
+            return result  # by the width less 1: only the sign remains
+        return bb.normalize(relax.op.where(too_many, relax.const(0, str(dtype)), result))
 
 
 class BitCast(onnx_frontend.OnnxOpConverter):
-    """The same bits as a number of another kind."""
+    """BitCast: reinterpret the bits as another dtype of the same width."""
 
     @classmethod
     def _impl_v26(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        what = f"BitCast {operand_facts.quote_node_name(attr)}"
-        source, result = str(inputs[0].ty.dtype), to_dtype_name(attr["to"], what)
+        label = f"BitCast {operand_facts.quote_node_name(attr)}"
+        source, result = str(inputs[0].ty.dtype), to_dtype_name(attr["to"], label)
         if result == "bool" or np.dtype(source).itemsize != np.dtype(result).itemsize:
-            raise ModelError(f"{what} from {source} to {result} is not supported")
+            raise ModelError(f"{label} from {source} to {result} is not supported")
         if source == result:
             return inputs[0]
         if source == "bool":

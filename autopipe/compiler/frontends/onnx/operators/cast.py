@@ -1,4 +1,4 @@
-"""Cast and CastLike: numbers in another dtype."""
+"""Cast and CastLike: conversion to another dtype."""
 
 from functools import partial
 from typing import Final
@@ -26,13 +26,13 @@ _THROUGH: Final = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
     **dict.fromkeys(("uint32", "int64", "uint64"), "int64"),
 }
-"""The signed integer that a float is cast to first, by the integer that is wanted."""
+"""The intermediate signed integer dtype of a cast from float, by target dtype."""
 
 
 class Cast(onnx_frontend.Cast):
-    """Cast of floats to integers as onnxruntime does it on x86: what does not fit is the least one.
+    """Cast of floats to integers as in onnxruntime on x86: values out of range become the minimum.
 
-    ONNX leaves that open. Narrower integers than 32 bits take the low bits of such a number.
+    ONNX leaves that undefined. Integers below 32 bits take the low bits of such a number.
     """
 
     @classmethod
@@ -41,8 +41,8 @@ class Cast(onnx_frontend.Cast):
     ) -> Expr:
         data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
         if dtype in _FOUR_BITS:
-            rounded = [_round_floats(bb, data)]
-            wide = cls._impl_v13(bb, rounded, {**attr, "to": TensorProto.INT8}, params)
+            rounded_inputs = [_round_floats(bb, data)]
+            wide = cls._impl_v13(bb, rounded_inputs, {**attr, "to": TensorProto.INT8}, params)
             return _extract_low_bits(bb, bb.normalize(wide), dtype)
         if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
             return super()._impl_v13(bb, inputs, attr, params)
@@ -60,23 +60,23 @@ class Cast(onnx_frontend.Cast):
             bb.normalize(relax.op.less(data, number(-least))),
         )
         fitting = bb.normalize(relax.op.where(bb.normalize(inside), data, number(least)))
-        whole = bb.normalize(relax.op.astype(fitting, through))
-        return whole if through == dtype else relax.op.astype(whole, dtype)
+        integers = bb.normalize(relax.op.astype(fitting, through))
+        return integers if through == dtype else relax.op.astype(integers, dtype)
 
 
 def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
-    """Return floats as the nearest integers, halves away from 0, as onnxruntime has four bits."""
+    """Round floats to the nearest integer, halves away from 0, as onnxruntime does for int4."""
     if not str(data.ty.dtype).startswith("float"):
         return data
     half = relax.const(0.5, str(data.ty.dtype))
-    up = bb.normalize(relax.op.floor(bb.normalize(relax.op.add(data, half))))
-    down = bb.normalize(relax.op.ceil(bb.normalize(relax.op.subtract(data, half))))
+    half_up = bb.normalize(relax.op.floor(bb.normalize(relax.op.add(data, half))))
+    half_down = bb.normalize(relax.op.ceil(bb.normalize(relax.op.subtract(data, half))))
     negative = bb.normalize(relax.op.less(data, relax.const(0, str(data.ty.dtype))))
-    return bb.normalize(relax.op.where(negative, down, up))
+    return bb.normalize(relax.op.where(negative, half_down, half_up))
 
 
 def _extract_low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
-    """Return the low four bits of int8 as a number."""
+    """Extract the low four bits of int8 as int4 or uint4."""
     low = bb.normalize(relax.op.bitwise_and(data, relax.const(15, "int8")))
     if dtype == "uint4":
         return relax.op.astype(low, "uint8")
@@ -85,7 +85,7 @@ def _extract_low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
 
 
 def _convert_to_integers(values: Array, dtype: str) -> Array:
-    """Return floats as integers as `Cast` computes them."""
+    """Convert a constant of floats to integers as `Cast` does."""
     through = _THROUGH[dtype]
     least = float(np.iinfo(through).min)
     wide = values.astype("float64")

@@ -1,4 +1,4 @@
-"""Clip: numbers cut to bounds."""
+"""Clip: limit values to bounds."""
 
 from typing import Final
 
@@ -22,16 +22,16 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Clip(onnx_frontend.Clip):
-    """Clip as a maximum and a minimum; a bound that is left out is the last number of the dtype."""
+    """Clip as a maximum and a minimum; an absent bound is the extreme finite value of the dtype."""
 
     @classmethod
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         ends = np.finfo("float32")
-        given = (attr.get("min", ends.min), attr.get("max", ends.max))
+        bounds = (attr.get("min", ends.min), attr.get("max", ends.max))
         return _clip_values(
-            bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in given)
+            bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in bounds)
         )
 
     @classmethod
@@ -45,20 +45,20 @@ class Clip(onnx_frontend.Clip):
             low = relax.const(ends.min, data.ty.dtype) if low is None else low
             high = relax.const(ends.max, data.ty.dtype) if high is None else high
         if _is_unusual(low) or _is_unusual(high):
-            given = onnx_frontend.onnx_input([data, low, high])
-            return super()._impl_v13(bb, given, attr, params)
+            operands = onnx_frontend.onnx_input([data, low, high])
+            return super()._impl_v13(bb, operands, attr, params)
         return _clip_values(bb, data, low, high)
 
 
 def _read_scalar(bound: Expr | None) -> Expr | None:
-    """Return a bound that is known as a scalar; PaddlePaddle writes a list of one number."""
+    """Reshape a constant bound to a scalar; PaddlePaddle exports shape [1]."""
     if isinstance(bound, GenericConst) and bound.value.numpy().shape == (1,):
         return operand_facts.make_constant(bound.value.numpy().reshape(()))
     return bound
 
 
 def _is_unusual(bound: Expr | None) -> bool:
-    """Whether a bound is computed, or is not a number, which onnxruntime takes for no bound."""
+    """Whether a bound is computed or NaN, which onnxruntime treats as no bound."""
     if bound is None:
         return False
     return not isinstance(bound, GenericConst) or bool(np.isnan(bound.value.numpy()).any())

@@ -1,4 +1,4 @@
-"""Col2Im: an image added up from columns of windows."""
+"""Col2Im: an image as the sum of overlapping blocks."""
 
 import math
 from typing import Final
@@ -19,15 +19,15 @@ from autopipe.errors import ModelError
 
 
 class Col2Im(onnx_frontend.OnnxOpConverter):
-    """Overlapping blocks of an image, summed where they overlap."""
+    """Col2Im: sum the columns of blocks into an image."""
 
     @classmethod
     def _impl_v18(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        what = f"of Col2Im {operand_facts.quote_node_name(attr)}"
+        label = f"of Col2Im {operand_facts.quote_node_name(attr)}"
         image, block = (
-            operand_facts.require_values(inputs[at], params, f"input {at} {what}").tolist()
+            operand_facts.require_values(inputs[at], params, f"input {at} {label}").tolist()
             for at in (1, 2)
         )
         rank = len(image)
@@ -38,23 +38,23 @@ class Col2Im(onnx_frontend.OnnxOpConverter):
             + 1
             for i in range(rank)
         ]
-        batch, rows, columns = operand_facts.require_shape(inputs[0], f"input {what}")
+        batch, rows, columns = operand_facts.require_shape(inputs[0], f"input {label}")
         if columns != math.prod(counts) or rows % math.prod(block):
-            raise ModelError(f"the shapes {what} do not fit each other")
+            raise ModelError(f"the shapes {label} do not fit each other")
         channels = rows // math.prod(block)
 
         def sum_blocks(data: te.Tensor) -> te.Tensor:
             offsets = [te.reduce_axis((0, extent), f"k{i}") for i, extent in enumerate(block)]
 
             def at(*index: Expr) -> Expr:
-                row, column, there = index[1], tirx.const(0, "int32"), []
+                row, column, conditions = index[1], tirx.const(0, "int32"), []
                 for i, offset in enumerate(offsets):
                     place = index[2 + i] + pads[i] - offset * dilations[i]
                     number = tirx.floordiv(place, strides[i])
-                    there += [number * strides[i] == place, number >= 0, number < counts[i]]
+                    conditions += [number * strides[i] == place, number >= 0, number < counts[i]]
                     row, column = row * block[i] + offset, column * counts[i] + number
                 value = tirx.if_then_else(
-                    tirx.all(*there), data[index[0], row, column], tirx.const(0, data.dtype)
+                    tirx.all(*conditions), data[index[0], row, column], tirx.const(0, data.dtype)
                 )
                 return te.sum(value, axis=offsets)
 

@@ -1,4 +1,4 @@
-"""Comparisons of two numbers, and operators on truth values."""
+"""Comparisons and logical operators."""
 
 from typing import Final
 
@@ -18,14 +18,14 @@ from autopipe.compiler.frontends.onnx.operator import Operator, SizeRule, Trait
 
 
 class Equal(onnx_frontend.Equal):
-    """Equal of bool as well: TVM compares them as floats, which LLVM refuses."""
+    """Equal, bool included: TVM compares bool as floats, which LLVM rejects."""
 
     @classmethod
     def _impl_v13(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        fixed = all(isinstance(value, GenericConst) for value in inputs)
-        if fixed or str(getattr(inputs[0].ty, "dtype", "")) != "bool":
+        is_constant = all(isinstance(value, GenericConst) for value in inputs)
+        if is_constant or str(getattr(inputs[0].ty, "dtype", "")) != "bool":
             return super()._impl_v13(bb, inputs, attr, params)
         return relax.op.logical_not(bb.normalize(relax.op.logical_xor(*inputs)))
 

@@ -1,4 +1,4 @@
-"""Compress: the slices that a condition chooses."""
+"""Compress: select slices along an axis by a boolean condition."""
 
 from typing import Final
 
@@ -34,36 +34,38 @@ from autopipe.errors import ModelError
 
 
 class Compress(onnx_frontend.OnnxOpConverter):
-    """The slices that a constant chooses."""
+    """Compress by a constant condition."""
 
     @classmethod
     def _impl_v9(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        chosen = np.flatnonzero(require_constant("Compress", inputs[1], attr, params))
+        indices = np.flatnonzero(require_constant("Compress", inputs[1], attr, params))
         data, axis = inputs[0], attr.get("axis")
         if axis is None:
             data, axis = bb.normalize(relax.op.reshape(data, [-1])), 0
-        return bb.normalize(relax.op.take(data, relax.const(chosen.astype("int64"), "int64"), axis))
+        return bb.normalize(
+            relax.op.take(data, relax.const(indices.astype("int64"), "int64"), axis)
+        )
 
 
 def convert_dynamic_compress(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Compress: the slices that a condition chooses."""
+    """Convert Compress by a computed condition; None for a constant one."""
     data, condition = inputs[:2]
     if isinstance(condition, ir.GenericConst):
         return None
-    what = describe_node("Compress", attr)
-    axis, sizes = attr.get("axis"), extents.shape(data, what)
+    label = describe_node("Compress", attr)
+    axis, sizes = attr.get("axis"), extents.shape(data, label)
     if axis is None:
         data = bb.emit(relax.op.reshape(data, to_shape([multiply_sizes(sizes)])))
         axis, sizes = 0, [multiply_sizes(sizes)]
-    asked = extents.shape(condition, what)
-    if extents.truth(asked[0] <= sizes[int(axis)]) is not True:
-        raise ModelError(f"{what}: the condition may be longer than the axis")
-    chosen = find_nonzero_places(extents, bb, condition, asked, read_node_name(attr))
-    return relax.op.take(data, chosen, int(axis))
+    condition_sizes = extents.shape(condition, label)
+    if extents.truth(condition_sizes[0] <= sizes[int(axis)]) is not True:
+        raise ModelError(f"{label}: the condition may be longer than the axis")
+    indices = find_nonzero_places(extents, bb, condition, condition_sizes, read_node_name(attr))
+    return relax.op.take(data, indices, int(axis))
 
 
 OPERATORS: Final = (

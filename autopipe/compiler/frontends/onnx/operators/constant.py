@@ -16,16 +16,16 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Constant(onnx_frontend.Constant):
-    """Constant; one without elements is computed of an input: TVM's runtime does not load it."""
+    """Constant; an empty one becomes a kernel: TVM's runtime does not load empty tensors."""
 
     @classmethod
     def _impl_v13(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        made = super()._impl_v13(bb, inputs, attr, params)
-        array = made.value.numpy()
+        constant = super()._impl_v13(bb, inputs, attr, params)
+        array = constant.value.numpy()
         if array.size:
-            return made
+            return constant
         number = tirx.const(0, str(array.dtype))
 
         def nothing(_: te.Tensor) -> te.Tensor:

@@ -1,4 +1,4 @@
-"""ConstantOfShape: one number, many times."""
+"""ConstantOfShape: a tensor filled with one value."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class ConstantOfShape(onnx_frontend.ConstantOfShape):
-    """One number, many times; without axes it is the number, which TVM has no shape for."""
+    """ConstantOfShape; for rank 0 it is a constant, since TVM's operator needs a shape."""
 
     @classmethod
     def _impl_v9(
@@ -42,7 +42,7 @@ class ConstantOfShape(onnx_frontend.ConstantOfShape):
 def convert_dynamic_constant_of_shape(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """ConstantOfShape, of sizes that are open or were computed from some that are."""
+    """Convert ConstantOfShape of dynamic sizes."""
     if numbers[0] is None or isinstance(inputs[0], ir.GenericConst):
         return None
     from onnx.numpy_helper import to_array

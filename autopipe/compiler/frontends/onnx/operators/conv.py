@@ -13,7 +13,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Shape
 
 
 def _count_products(node: NodeProto, slot: int, shape: Shape) -> int:  # noqa: ARG001
-    """Return the elements of a kernel [outputs, inputs of a group, window...] for one output."""
+    """Count the kernel elements of one output: [outputs, inputs of a group, window...]."""
     return prod(shape[1:])
 
 

@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Shape
 
 
 class ConvTranspose(onnx_frontend.ConvTranspose):
-    """ConvTranspose to a given shape, too."""
+    """ConvTranspose that supports `output_shape`."""
 
     @classmethod
     def _impl_v1(
@@ -31,27 +31,31 @@ class ConvTranspose(onnx_frontend.ConvTranspose):
 
 
 def _with_pads(attr: Attributes, sizes: list[int], window: list[int]) -> Attributes:
-    """Return the attributes with the pads that lead to the shape that is asked for."""
+    """Replace `output_shape` and `auto_pad` by the explicit pads that give that shape."""
     rank = len(sizes)
-    wanted = list(attr["output_shape"])[-rank:]
-    ones, more = [1] * rank, list(attr.get("output_padding", [0] * rank))
+    output_sizes = list(attr["output_shape"])[-rank:]
+    ones, output_padding = [1] * rank, list(attr.get("output_padding", [0] * rank))
     strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
     begin, end = [], []
     for axis in range(rank):
         reach = (window[axis] - 1) * dilations[axis] + 1
-        total = strides[axis] * (sizes[axis] - 1) + more[axis] + reach - wanted[axis]
+        total = (
+            strides[axis] * (sizes[axis] - 1) + output_padding[axis] + reach - output_sizes[axis]
+        )
         if total < 0:
-            more[axis], total = more[axis] - total, 0
+            output_padding[axis], total = output_padding[axis] - total, 0
         half = total // 2
         less_first = attr.get("auto_pad") == b"SAME_UPPER"
         begin.append(half if less_first else total - half)
         end.append(total - begin[-1])
-    kept = {name: value for name, value in attr.items() if name not in ("auto_pad", "output_shape")}
-    return {**kept, "pads": begin + end, "output_padding": more}
+    other_attributes = {
+        name: value for name, value in attr.items() if name not in ("auto_pad", "output_shape")
+    }
+    return {**other_attributes, "pads": begin + end, "output_padding": output_padding}
 
 
 def _count_products(node: NodeProto, slot: int, shape: Shape) -> int:  # noqa: ARG001
-    """Return the products for one output of a kernel [inputs, outputs of a group, window...]."""
+    """Count the products of one output: kernel [inputs, outputs of a group, window...]."""
     groups = next((field.i for field in node.attribute if field.name == "group"), 1)
     return shape[0] // groups * prod(shape[2:])
 

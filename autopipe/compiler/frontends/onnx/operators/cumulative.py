@@ -1,4 +1,4 @@
-"""CumSum and CumProd: sums and products up to each place of an axis."""
+"""CumSum and CumProd: prefix sums and products along an axis."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class CumProd(onnx_frontend.OnnxOpConverter):
-    """Products of all elements up to each one."""
+    """CumProd: cumulative products along an axis."""
 
     @classmethod
     def _impl_v26(

@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose window has computed places."""
+"""DeformConv: a convolution with taps displaced by computed offsets."""
 
 import itertools
 import math
@@ -24,29 +24,29 @@ from autopipe.errors import ModelError
 
 
 class DeformConv(onnx_frontend.OnnxOpConverter):
-    """A convolution whose windows are read where offsets say, as a product of what was read."""
+    """DeformConv as a bilinear sampling of all taps, followed by a matrix product."""
 
     @classmethod
     def _impl_v19(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        what = f"DeformConv {operand_facts.quote_node_name(attr)}"
+        label = f"DeformConv {operand_facts.quote_node_name(attr)}"
         data, weight, offset = inputs[:3]
         bias, mask = find_optional_input(inputs, 3), find_optional_input(inputs, 4)
         if data.ty.ndim != 4:  # noqa: PLR2004
-            raise ModelError(f"{what} is of {data.ty.ndim - 2} dimensions; 2 are supported")
-        batch, channels, *_ = operand_facts.require_shape(data, what)
-        outputs, _, *window = operand_facts.require_shape(weight, what)
-        places = operand_facts.require_shape(offset, what)[2:]
+            raise ModelError(f"{label} is of {data.ty.ndim - 2} dimensions; 2 are supported")
+        batch, channels, *_ = operand_facts.require_shape(data, label)
+        outputs, _, *window = operand_facts.require_shape(weight, label)
+        places = operand_facts.require_shape(offset, label)[2:]
         groups = int(attr.get("group", 1))
-        read: Expr = bb.emit_te(
+        samples: Expr = bb.emit_te(
             _make_sampler(attr, window), data, offset, *[mask] * (mask is not None),
             primfunc_name_hint="deformed",
         )  # fmt: skip
         rows = channels // groups * math.prod(window)
-        read = bb.normalize(relax.op.reshape(read, [batch, groups, rows, math.prod(places)]))
+        samples = bb.normalize(relax.op.reshape(samples, [batch, groups, rows, math.prod(places)]))
         factor = bb.normalize(relax.op.reshape(weight, [groups, outputs // groups, rows]))
-        product = bb.normalize(relax.op.matmul(factor, read))
+        product = bb.normalize(relax.op.matmul(factor, samples))
         product = bb.normalize(relax.op.reshape(product, [batch, outputs, *places]))
         if bias is None:
             return product
@@ -55,7 +55,7 @@ class DeformConv(onnx_frontend.OnnxOpConverter):
 
 
 def _make_sampler(attr: Attributes, window: list[int]) -> Callable[..., te.Tensor]:
-    """Return what reads an image between its pixels; outside of it everything is 0."""
+    """Build the tensor expression that samples an image bilinearly, with 0 outside of it."""
     strides, dilations = (attr.get(key, [1, 1]) for key in ("strides", "dilations"))
     pads, groups = attr.get("pads", [0] * 4), int(attr.get("offset_group", 1))
     taps = math.prod(window)

@@ -27,7 +27,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 # ruff: noqa: ARG001  TVM's converters have one signature
 
 _ORDERS: Final = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}
-"""Order of the axes of blocks in SpaceToDepth."""
+"""Axis permutation of the blocks in SpaceToDepth."""
 
 
 class SpaceToDepth(onnx_frontend.SpaceToDepth):
@@ -43,8 +43,8 @@ class SpaceToDepth(onnx_frontend.SpaceToDepth):
         batch, depth, height, width = (int(dim) for dim in inputs[0].ty.shape.values)
         high, wide = height // size, width // size
         blocks = relax.op.reshape(inputs[0], (batch, depth, high, size, wide, size))
-        ordered = relax.op.permute_dims(bb.normalize(blocks), [0, 1, 3, 5, 2, 4])
-        return relax.op.reshape(ordered, (batch, depth * size * size, high, wide))
+        transposed_blocks = relax.op.permute_dims(bb.normalize(blocks), [0, 1, 3, 5, 2, 4])
+        return relax.op.reshape(transposed_blocks, (batch, depth * size * size, high, wide))
 
 
 def convert_dynamic_space_to_depth(

@@ -21,11 +21,11 @@ from autopipe.errors import ModelError
 # ruff: noqa: ARG003  TVM's converters have one signature
 
 _LARGEST: Final = 4
-"""Rows; the number of products grows as their factorial."""
+"""Maximum number of rows; the number of products is its factorial."""
 
 
 class Det(onnx_frontend.OnnxOpConverter):
-    """The determinants of small matrices, as sums of products."""
+    """Det of small matrices, as sums of products."""
 
     @classmethod
     def _impl_v11(

@@ -1,4 +1,4 @@
-"""Div and Mod, of integers too."""
+"""Div and Mod of floats and integers."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Div(onnx_frontend.Div):
-    """Div of integers by any number: by 0 as `compiler/arithmetic/integer_division.py` says."""
+    """Integer Div with division by 0 defined as in `compiler/arithmetic/integer_division.py`."""
 
     @classmethod
     def _impl_v7(
@@ -43,9 +43,9 @@ class Mod(onnx_frontend.Mod):
             remainder = bb.normalize(relax.op.mod(*inputs))
             zero = relax.const(0, inputs[0].ty.dtype)
             signs = [relax.op.less(value, zero) for value in (remainder, inputs[1])]
-            apart = relax.op.logical_xor(*signs)
-            apart = relax.op.logical_and(apart, relax.op.not_equal(remainder, zero))
-            return relax.op.where(apart, relax.op.add(remainder, inputs[1]), remainder)
+            signs_differ = relax.op.logical_xor(*signs)
+            signs_differ = relax.op.logical_and(signs_differ, relax.op.not_equal(remainder, zero))
+            return relax.op.where(signs_differ, relax.op.add(remainder, inputs[1]), remainder)
         return super()._impl_v10(bb, inputs, attr, params)
 
 

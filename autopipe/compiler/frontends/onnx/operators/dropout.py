@@ -1,4 +1,4 @@
-"""Dropout, which keeps all elements."""
+"""Dropout in inference mode: the identity."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from autopipe.errors import ModelError
 
 
 class Dropout(onnx_frontend.Dropout):
-    """Dropout in inference, which drops nothing."""
+    """Dropout in inference mode."""
 
     @classmethod
     def _impl_v1(
@@ -42,11 +42,11 @@ class Dropout(onnx_frontend.Dropout):
 
 
 def _is_number(value: Expr | None, number: int, params: Parameters) -> bool:
-    """Whether an input is this number; one that is left out counts as 0, except for a ratio."""
+    """Whether an input is a constant of this value; an absent input counts as 0."""
     if value is None:
         return number == 0
-    found = operand_facts.read_values(value, params)
-    return found is not None and found.item() == number
+    values = operand_facts.read_values(value, params)
+    return values is not None and values.item() == number
 
 
 def _add_full_mask(bb: BlockBuilder, data: Expr) -> Expr:

@@ -33,7 +33,7 @@ class Elu(onnx_frontend.OnnxOpConverter):
 
 
 class Celu(onnx_frontend.OnnxOpConverter):
-    """Celu, whose body in ONNX overflows where x / alpha does, and makes a list of a number."""
+    """Celu; ONNX's function body overflows with x / alpha and returns shape [1] for a scalar."""
 
     @classmethod
     def _impl_v1(
@@ -41,8 +41,8 @@ class Celu(onnx_frontend.OnnxOpConverter):
     ) -> Expr:
         data, number = inputs[0], make_scalar_factory(inputs[0])
         alpha = float(attr.get("alpha", 1.0))
-        scaled = bb.normalize(relax.op.divide(data, number(alpha)))
-        below = relax.op.subtract(bb.normalize(relax.op.exp(scaled)), number(1.0))
+        quotient = bb.normalize(relax.op.divide(data, number(alpha)))
+        below = relax.op.subtract(bb.normalize(relax.op.exp(quotient)), number(1.0))
         below = bb.normalize(relax.op.multiply(bb.normalize(below), number(alpha)))
         return relax.op.where(bb.normalize(relax.op.greater(data, number(0.0))), data, below)
 

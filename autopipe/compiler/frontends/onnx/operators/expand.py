@@ -31,46 +31,50 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 def convert_dynamic_expand(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Expand; a size that may be 1 is looked at when the model runs."""
+    """Convert Expand; a dimension that may be 1 is compared at run time."""
     if numbers[1] is None:
         return None
-    what = describe_node("Expand", attr)
-    sizes, wanted = extents.shape(inputs[0], what), list(numbers[1])
-    rank = max(len(sizes), len(wanted))
-    sizes, wanted = ([1] * (rank - len(one)) + list(one) for one in (sizes, wanted))
-    made = [_find_broadcast_size(extents, *pair) for pair in zip(sizes, wanted, strict=True)]
-    if all(extents.equal(*pair) for pair in zip(sizes, made, strict=True)):
+    label = describe_node("Expand", attr)
+    sizes, target_sizes = extents.shape(inputs[0], label), list(numbers[1])
+    rank = max(len(sizes), len(target_sizes))
+    sizes, target_sizes = ([1] * (rank - len(one)) + list(one) for one in (sizes, target_sizes))
+    output_sizes = [
+        _find_broadcast_size(extents, *pair) for pair in zip(sizes, target_sizes, strict=True)
+    ]
+    if all(extents.equal(*pair) for pair in zip(sizes, output_sizes, strict=True)):
         data = inputs[0]
-        return data if data.ty.ndim == rank else relax.op.reshape(data, to_shape(made))
-    return spread_data(extents, bb, inputs[0], made)
+        return data if data.ty.ndim == rank else relax.op.reshape(data, to_shape(output_sizes))
+    return spread_data(extents, bb, inputs[0], output_sizes)
 
 
-def _find_broadcast_size(extents: Extents, one: Size, other: Size) -> Size:
-    """Return the size of two that are broadcast to each other."""
-    if is_number(one, 1) or extents.equal(one, other):
-        return other
-    if is_number(other, 1):
-        return one
-    for size in (one, other):
+def _find_broadcast_size(extents: Extents, first: Size, second: Size) -> Size:
+    """Return the broadcast size of two dimensions."""
+    if is_number(first, 1) or extents.equal(first, second):
+        return second
+    if is_number(second, 1):
+        return first
+    for size in (first, second):
         if extents.truth(size != 1):
             return size
-    return extents.simple(tirx.max(as_int64(one), as_int64(other)))
+    return extents.simple(tirx.max(as_int64(first), as_int64(second)))
 
 
-def spread_data(extents: Extents, bb: BlockBuilder, data: Expr, wanted: Sequence[Size]) -> Expr:
-    """Return data broadcast to sizes; an axis of one element repeats it."""
+def spread_data(
+    extents: Extents, bb: BlockBuilder, data: Expr, target_sizes: Sequence[Size]
+) -> Expr:
+    """Broadcast data to sizes; an axis of one element is repeated."""
     before = extents.shape(data, "the input")
-    shift = len(wanted) - len(before)
+    shift = len(target_sizes) - len(before)
 
-    def compute(data: te.Tensor, wanted: Sequence[Expr]) -> te.Tensor:
+    def compute(data: te.Tensor, target_sizes: Sequence[Expr]) -> te.Tensor:
         def at(*index: Expr) -> Expr:
             places = []
             for axis, size in enumerate(before):
                 place = index[shift + axis]
-                same = alike[axis]
+                is_equal = alike[axis]
                 if is_number(size, 1):
                     places.append(tirx.const(0, "int64"))
-                elif same or extents.truth(size != 1):
+                elif is_equal or extents.truth(size != 1):
                     places.append(place)
                 else:
                     places.append(
@@ -78,13 +82,13 @@ def spread_data(extents: Extents, bb: BlockBuilder, data: Expr, wanted: Sequence
                     )
             return data[tuple(places)]
 
-        return te.compute(wanted, at, name="spread")
+        return te.compute(target_sizes, at, name="spread")
 
-    alike = [extents.equal(size, wanted[shift + at]) for at, size in enumerate(before)]
-    for size, other in zip(before, wanted[shift:], strict=True):  # it repeats, or is the same
-        why = f"{size} elements do not spread to {other}"
-        extents.require(bb, [(size, other), (other, size)], why, [size - 1])
-    return emit_kernel(bb, compute, data, wanted, "spread")
+    alike = [extents.equal(size, target_sizes[shift + at]) for at, size in enumerate(before)]
+    for size, target in zip(before, target_sizes[shift:], strict=True):  # broadcast, or equal
+        why = f"{size} elements do not spread to {target}"
+        extents.require(bb, [(size, target), (target, size)], why, [size - 1])
+    return emit_kernel(bb, compute, data, target_sizes, "spread")
 
 
 OPERATORS: Final = (

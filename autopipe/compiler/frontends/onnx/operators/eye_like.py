@@ -1,4 +1,4 @@
-"""EyeLike: an identity matrix in the shape of another."""
+"""EyeLike: an identity matrix of another tensor's shape."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class EyeLike(onnx_frontend.EyeLike):
-    """EyeLike in another dtype than its input has."""
+    """EyeLike with the dtype of its attribute."""
 
     @classmethod
     def _impl_v9(

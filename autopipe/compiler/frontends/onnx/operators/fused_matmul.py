@@ -1,4 +1,4 @@
-"""FusedMatMul of onnxruntime: alpha times a matrix product, whose factors may be transposed."""
+"""FusedMatMul of onnxruntime: alpha times a matrix product of optionally transposed factors."""
 
 from typing import Final
 
@@ -42,7 +42,7 @@ class FusedMatMul(onnx_frontend.OnnxOpConverter):
 
 
 def _swap_last_axes(bb: BlockBuilder, factor: Expr, is_asked: int) -> Expr:
-    """Swap the last two axes where it is asked for; as in onnxruntime, a vector stays as it is."""
+    """Transpose the last two axes if the flag is set; as in onnxruntime, a vector is unchanged."""
     rank = int(factor.ty.ndim)
     if not is_asked or rank == 1:
         return factor

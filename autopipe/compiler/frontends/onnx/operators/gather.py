@@ -1,4 +1,4 @@
-"""Gather and its relatives: elements at computed places."""
+"""Gather and its relatives: elements at computed indices."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 
 class Gather(onnx_frontend.Gather):
-    """Gather; what lies at even places that are known is a slice, which other kernels take in.
+    """Gather; constant evenly spaced indices become a slice, which fuses into other kernels.
 
     Example: x[:, 3] of [64, 26], a lookup of the third column, is x[:, 3:4] in another shape.
     """
@@ -56,7 +56,7 @@ class Gather(onnx_frontend.Gather):
 
 
 def _find_even_places(places: Array | None, extent: int) -> tuple[int, int, int] | None:
-    """Return the first and last of places along an axis, and their distance, if that is one."""
+    """Return (first, last, step) of evenly spaced indices, None if they are not."""
     if places is None or places.ndim > 1 or places.size == 0:
         return None
     at = np.where(places < 0, places + extent, places).ravel()
@@ -65,9 +65,9 @@ def _find_even_places(places: Array | None, extent: int) -> tuple[int, int, int]
     return (int(at[0]), int(at[-1]), step) if even else None
 
 
-def _limit_rows(node: NodeProto, counted: set[str], shape: Shape) -> int | None:
-    """Return the rows of the table where the index is made of sizes."""
-    return shape[0] if node.input[1] in counted else None
+def _limit_rows(node: NodeProto, size_names: set[str], shape: Shape) -> int | None:
+    """Return the rows of the table if the index is computed from shapes."""
+    return shape[0] if node.input[1] in size_names else None
 
 
 def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:

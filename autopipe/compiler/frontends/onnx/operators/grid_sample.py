@@ -1,4 +1,4 @@
-"""GridSample and AffineGrid: an image at computed places."""
+"""GridSample and AffineGrid: an image sampled at computed coordinates."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,17 +25,17 @@ from autopipe.compiler.frontends.onnx.operator import Operator
 # ruff: noqa: ARG001  TVM's converters have one signature
 
 _IMAGE: Final = 2
-"""The first axis of an image, behind batch and channels."""
+"""The first spatial axis, after batch and channels."""
 _FURTHEST: Final = 2**30
-"""Pixels from the middle of an image: what is further away counts as there. 32 bits hold them."""
+"""Maximum distance in pixels from the center of an image, within int32; others are clipped."""
 _LONGEST: Final = 2**16
-"""Pixels that a side of an open size is taken to have at most."""
+"""Assumed maximum of a dynamic side in pixels."""
 
 
 def _limit_grid(
     bb: BlockBuilder, inputs: Inputs, shape: Sequence[Size], attr: Attributes, params: Parameters
 ) -> Inputs:
-    """Return image and grid of an operator whose places are pixels from -1 to 1."""
+    """Clip the grid of an operator with normalized coordinates (-1 to 1 across the image)."""
     image, grid = inputs[:2]
     most = float(
         _FURTHEST // max(size if isinstance(size, int) else _LONGEST for size in shape[2:])

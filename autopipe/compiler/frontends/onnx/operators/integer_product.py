@@ -1,4 +1,4 @@
-"""Products of integers with zero points."""
+"""Int8 and uint8 products with zero points."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from autopipe.errors import ModelError
 # ruff: noqa: ARG003  TVM's converters have one signature
 
 _SHIFT: Final = {"uint8": 0, "int8": 128}
-"""What makes bytes of these kinds unsigned."""
+"""The offset that maps a dtype to uint8."""
 _GROUP: Final = 4
 """Products in a dot-product instruction; the operands are padded to a multiple."""
 _LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
@@ -36,7 +36,7 @@ _LAYOUTS: Final = {3: ("conv1d", "NCW", "OIW"), 4: ("conv2d", "NCHW", "OIHW"),
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """An operand: bytes of one kind, and the one that stands for zero."""
+    """An int8 or uint8 operand and its zero point."""
 
     values: Expr
     zero: Expr | None
@@ -44,12 +44,12 @@ class _Bytes:
 
     @property
     def shape(self) -> list[int]:
-        """Return the sizes, -1 where one is open."""
+        """Return the sizes, -1 for a dynamic dimension."""
         return operand_facts.read_extents(self.values.ty, "an operand of bytes")
 
 
 class MatMulInteger(onnx_frontend.MatMulInteger):
-    """A matrix product of bytes with sums of 32 bits."""
+    """MatMulInteger: a matrix product of int8 or uint8 with int32 sums."""
 
     @classmethod
     def _impl_v10(
@@ -58,7 +58,7 @@ class MatMulInteger(onnx_frontend.MatMulInteger):
         if min(each.ty.ndim for each in inputs[:2]) == 1:
             return super()._impl_v10(bb, inputs, attr, params)
         points = _list_zero_points(inputs)
-        if points[0] is not None and points[0].ty.ndim == 1:  # one a row
+        if points[0] is not None and points[0].ty.ndim == 1:  # one for each row
             points[0] = bb.normalize(relax.op.expand_dims(points[0], -1))
         left = _make_operand(bb, inputs[0], points[0], "uint8")
         right = _make_operand(bb, inputs[1], points[1], "int8")
@@ -79,7 +79,7 @@ class MatMulInteger(onnx_frontend.MatMulInteger):
 
 
 class ConvInteger(onnx_frontend.OnnxOpConverter):
-    """A convolution of bytes with sums of 32 bits."""
+    """ConvInteger: a convolution of int8 or uint8 with int32 sums."""
 
     @classmethod
     def _impl_v10(
@@ -99,36 +99,36 @@ class ConvInteger(onnx_frontend.OnnxOpConverter):
             "strides": attr.get("strides", 1), "dilation": attr.get("dilations", 1),
             "padding": [side for sides in zip(*pads, strict=True) for side in sides],
         }  # fmt: skip
-        convolved = partial(_convolve_bytes, bb, image, steps)
-        sums = convolved(_pad_operand(bb, replace(kernel, zero=None), {1: short}), groups)
+        convolve = partial(_convolve_bytes, bb, image, steps)
+        sums = convolve(_pad_operand(bb, replace(kernel, zero=None), {1: short}), groups)
         per_channel = [-1] + [1] * len(window)
         zero = kernel.zero
-        of_kernel = relax.op.reshape(
+        kernel_sums = relax.op.reshape(
             _sum_axes(bb, kernel.values, *range(1, 2 + len(window))), per_channel
         )
-        of_window = None
+        window_sums = None
         if zero is not None:
             zero = relax.op.reshape(zero, per_channel)
             ones = np.zeros((groups, channels + short[1], *window), "int8")
             ones[:, :channels] = 1
-            of_window = convolved(operand_facts.make_constant(ones), groups)
-            of_window = relax.op.repeat(of_window, kernel.shape[0] // groups, 1)
-        terms = (of_window, of_kernel, channels * math.prod(window))
+            window_sums = convolve(operand_facts.make_constant(ones), groups)
+            window_sums = relax.op.repeat(window_sums, kernel.shape[0] // groups, 1)
+        terms = (window_sums, kernel_sums, channels * math.prod(window))
         return _correct_zero_points(bb, sums, (data.zero, zero), terms)
 
 
 def make_signed(bb: BlockBuilder, values: Expr, zero: Expr | None) -> _Bytes:
-    """Return bytes as signed ones, their zero point moved with them."""
+    """Convert an operand to int8, shifting its zero point alike."""
     return _make_operand(bb, values, zero, "int8")
 
 
-def _make_operand(bb: BlockBuilder, values: Expr, zero: Expr | None, wanted: str) -> _Bytes:
-    """Return an operand as bytes of the wanted kind, its zero point moved with them."""
+def _make_operand(bb: BlockBuilder, values: Expr, zero: Expr | None, target_dtype: str) -> _Bytes:
+    """Convert an operand to int8 or uint8, shifting its zero point alike."""
     dtype = str(values.ty.dtype)
-    shift = _SHIFT[dtype] - _SHIFT[wanted]
+    shift = _SHIFT[dtype] - _SHIFT[target_dtype]
     if shift:
         wide = relax.op.add(relax.op.astype(values, "int16"), relax.const(shift, "int16"))
-        values = _cast_narrow(bb, wide, wanted)
+        values = _cast_narrow(bb, wide, target_dtype)
     if zero is None or isinstance(zero, GenericConst):
         points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
         points = points + np.int32(shift)
@@ -140,7 +140,7 @@ def _make_operand(bb: BlockBuilder, values: Expr, zero: Expr | None, wanted: str
 
 
 def _pad_operand(bb: BlockBuilder, operand: _Bytes, widths: Mapping[int, tuple[int, int]]) -> Expr:
-    """Return the bytes with some more of those that stand for zero around them, axis by axis."""
+    """Pad an operand by its zero point, with widths before and after each axis."""
     width = [side for axis in range(len(operand.shape)) for side in widths.get(axis, (0, 0))]
     values, zero = operand.values, operand.zero
     if not any(width):
@@ -150,9 +150,9 @@ def _pad_operand(bb: BlockBuilder, operand: _Bytes, widths: Mapping[int, tuple[i
         return bb.normalize(relax.op.nn.pad(values, width, pad_value=value))
     # TVM pads with constants only
     zero = bb.normalize(relax.op.astype(zero, "int16"))
-    shifted = relax.op.subtract(relax.op.astype(values, "int16"), zero)
-    padded = relax.op.nn.pad(bb.normalize(shifted), width)
-    return _cast_narrow(bb, relax.op.add(padded, zero), str(values.ty.dtype))
+    centered_values = relax.op.subtract(relax.op.astype(values, "int16"), zero)
+    padded_values = relax.op.nn.pad(bb.normalize(centered_values), width)
+    return _cast_narrow(bb, relax.op.add(padded_values, zero), str(values.ty.dtype))
 
 
 def _correct_zero_points(
@@ -161,7 +161,7 @@ def _correct_zero_points(
     zeros: tuple[Expr | None, Expr | None],
     terms: tuple[Expr | None, Expr, int],
 ) -> Expr:
-    """Account for the zero points of both operands, given the sums over each and their length."""
+    """Correct int32 sums for the zero points of both operands; `terms` are (left, right, depth)."""
     (left, right), (of_left, of_right, depth) = zeros, terms
     if right is not None:
         sums = relax.op.subtract(sums, relax.op.multiply(of_left, right))
@@ -175,7 +175,7 @@ def _correct_zero_points(
 def _convolve_bytes(
     bb: BlockBuilder, image: Expr, steps: Mapping[str, Any], kernel: Expr, groups: int
 ) -> Expr:
-    """Return the sums of products; `steps` has strides, dilation and padding for Relax."""
+    """Emit an int32 convolution; `steps` has strides, dilation and padding for Relax."""
     name, data_layout, kernel_layout = _LAYOUTS[image.ty.ndim]
     convolution = getattr(relax.op.nn, name)(
         image,
@@ -199,12 +199,12 @@ def _read_pads(
         pads = attr.get("pads", [0] * 2 * rank) if mode == "NOTSET" else [0] * 2 * rank
         return list(zip(map(int, pads[:rank]), map(int, pads[rank:]), strict=True))
     strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
-    found = []
+    same_pads = []
     for size, extent, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
-        covered = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
-        less, more = (total := max(0, covered - size)) // 2, -(-total // 2)
-        found.append((less, more) if mode == "SAME_UPPER" else (more, less))
-    return found
+        reach = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
+        smaller, larger = (total := max(0, reach - size)) // 2, -(-total // 2)
+        same_pads.append((smaller, larger) if mode == "SAME_UPPER" else (larger, smaller))
+    return same_pads
 
 
 def _sum_axes(bb: BlockBuilder, values: Expr, *axes: int) -> Expr:
@@ -216,7 +216,7 @@ def _cast_narrow(bb: BlockBuilder, values: Expr, dtype: str) -> Expr:
 
 
 def _list_zero_points(inputs: Inputs) -> list[Expr | None]:
-    """Return the zero points that were given, None for others."""
+    """Return the zero points of both operands, None for an absent one."""
     return [find_optional_input(inputs, at) for at in (2, 3)]
 
 

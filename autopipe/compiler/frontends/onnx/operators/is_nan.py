@@ -17,7 +17,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class IsInf(onnx_frontend.IsInf):
-    """IsInf of either sign, or of one."""
+    """IsInf of both signs or of one."""
 
     @classmethod
     def _impl_v10(
@@ -28,8 +28,8 @@ class IsInf(onnx_frontend.IsInf):
             return super()._impl_v10(bb, inputs, attr, params)
         if not negative and not positive:
             return relax.op.zeros(inputs[0].ty.shape, "bool")
-        wanted = np.inf if positive else -np.inf
-        return relax.op.equal(inputs[0], relax.const(wanted, inputs[0].ty.dtype))
+        infinity = np.inf if positive else -np.inf
+        return relax.op.equal(inputs[0], relax.const(infinity, inputs[0].ty.dtype))
 
 
 OPERATORS: Final = (

@@ -20,9 +20,9 @@ from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
 
 class LayerNormalization(onnx_frontend.LayerNormalization):
-    """LayerNormalization with scale and bias of any shape that is broadcast to that of the data.
+    """LayerNormalization with scale and bias of any shape that broadcasts to that of the data.
 
-    Mean and inverse deviation are computed where they are read.
+    Mean and inverse standard deviation are computed only if the node has these outputs.
     """
 
     @classmethod
@@ -31,15 +31,15 @@ class LayerNormalization(onnx_frontend.LayerNormalization):
     ) -> Expr:
         data, scale, bias = inputs[0], inputs[1], find_optional_input(inputs, 2)
         axes = _list_last_axes(data, attr)
-        normalized = _normalize_layer(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
+        output = _normalize_layer(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
         if attr["tvm_custom"]["num_outputs"] == 1:
-            return normalized
+            return output
         moments = _compute_moments(bb, data, axes, attr.get("epsilon", 1e-5))
-        return relax.Tuple([normalized, *(relax.op.astype(one, "float32") for one in moments)])
+        return relax.Tuple([output, *(relax.op.astype(one, "float32") for one in moments)])
 
 
 class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
-    """onnxruntime's SkipLayerNormalization, its four outputs where they are read."""
+    """onnxruntime's SkipLayerNormalization with as many of its four outputs as the node has."""
 
     @classmethod
     def _impl_v1(
@@ -51,18 +51,18 @@ class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
         if bias is not None:
             total = bb.normalize(relax.op.add(total, bias))
         epsilon, axes = attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
-        normalized = _normalize_layer(bb, (total, scale, shift), axes, epsilon)
+        output = _normalize_layer(bb, (total, scale, shift), axes, epsilon)
         count = attr["tvm_custom"]["num_outputs"]
         if count == 1:
-            return normalized
-        return relax.Tuple([normalized, *_compute_moments(bb, total, axes, epsilon), total][:count])
+            return output
+        return relax.Tuple([output, *_compute_moments(bb, total, axes, epsilon), total][:count])
 
 
 class RMSNormalization(onnx_frontend.RMSNormalization):
-    """RMSNormalization of any axes and dtype, its scale of any shape that is broadcast.
+    """RMSNormalization of any axes and dtype, with a scale of any shape that broadcasts.
 
-    TVM's operator has no compute for all axes, computes float64 in float32, and takes a scale of
-    the axes' shape only.
+    TVM's operator does not support all axes, computes float64 in float32, and takes only a scale
+    of the axes' shape.
     """
 
     @classmethod
@@ -76,9 +76,9 @@ class RMSNormalization(onnx_frontend.RMSNormalization):
         compute = "float64" if dtype == "float64" else "float32"
         wide = bb.normalize(relax.op.astype(data, compute))
         squares = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
-        steadied = relax.op.add(squares, relax.const(attr.get("epsilon", 1e-5), compute))
-        normalized = relax.op.multiply(wide, relax.op.rsqrt(steadied))
-        return relax.op.multiply(bb.normalize(relax.op.astype(normalized, dtype)), scale)
+        radicand = relax.op.add(squares, relax.const(attr.get("epsilon", 1e-5), compute))
+        normalized_data = relax.op.multiply(wide, relax.op.rsqrt(radicand))
+        return relax.op.multiply(bb.normalize(relax.op.astype(normalized_data, dtype)), scale)
 
 
 def _list_last_axes(data: Expr, attr: Attributes) -> list[int]:
@@ -87,7 +87,7 @@ def _list_last_axes(data: Expr, attr: Attributes) -> list[int]:
 
 
 def _has_shape_of(parameter: Expr, data: Expr, axes: list[int]) -> bool:
-    """Whether a parameter has just the sizes that the data has along some axes."""
+    """Whether a parameter has the shape of the data along the given axes."""
     sizes = [
         operand_facts.read_extents(value.ty, "an operand of a normalization")
         for value in (parameter, data)
@@ -98,33 +98,33 @@ def _has_shape_of(parameter: Expr, data: Expr, axes: list[int]) -> bool:
 def _normalize_layer(
     bb: BlockBuilder, operands: tuple[Expr, Expr, Expr | None], axes: list[int], epsilon: float
 ) -> Expr:
-    """Return data normalized over axes, times a scale, plus a bias, which may be None."""
+    """Normalize data over axes, multiply by a scale and add a bias, which may be None."""
     data, scale, bias = operands
     dtype = str(data.ty.dtype)
-    given = [value for value in (scale, bias) if value is not None]
-    if dtype != "float64" and all(_has_shape_of(value, data, axes) for value in given):
+    parameters = [value for value in (scale, bias) if value is not None]
+    if dtype != "float64" and all(_has_shape_of(value, data, axes) for value in parameters):
         shift = relax.op.zeros(scale.ty.shape, dtype) if bias is None else bias
         return bb.normalize(relax.op.nn.layer_norm(data, scale, bb.normalize(shift), axes, epsilon))
     if dtype == "float64":
         mean, inverse = _compute_moments(bb, data, axes, epsilon)
-        centred = bb.normalize(relax.op.subtract(data, mean))
-        made = bb.normalize(relax.op.multiply(centred, inverse))
+        deviation = bb.normalize(relax.op.subtract(data, mean))
+        output = bb.normalize(relax.op.multiply(deviation, inverse))
     else:
         sizes = relax.ShapeExpr([data.ty.shape.values[axis] for axis in axes])
         plain = [bb.normalize(make(sizes, dtype)) for make in (relax.op.ones, relax.op.zeros)]
-        made = bb.normalize(relax.op.nn.layer_norm(data, *plain, axes, epsilon))
-    made = bb.normalize(relax.op.multiply(made, scale))
-    return made if bias is None else bb.normalize(relax.op.add(made, bias))
+        output = bb.normalize(relax.op.nn.layer_norm(data, *plain, axes, epsilon))
+    output = bb.normalize(relax.op.multiply(output, scale))
+    return output if bias is None else bb.normalize(relax.op.add(output, bias))
 
 
 def _compute_moments(bb: BlockBuilder, data: Expr, axes: list[int], epsilon: float) -> list[Expr]:
-    """Return mean and inverse deviation over axes: of float64 in float64, of others in float32."""
+    """Compute mean and inverse standard deviation over axes, in float64 or else in float32."""
     compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
     wide = bb.normalize(relax.op.astype(data, compute))
     mean = bb.normalize(relax.op.mean(wide, axes, keepdims=True))
     variance = bb.normalize(relax.op.variance(wide, axes, keepdims=True))
-    steadied = relax.op.add(variance, relax.const(epsilon, compute))
-    return [mean, bb.normalize(relax.op.rsqrt(steadied))]
+    radicand = relax.op.add(variance, relax.const(epsilon, compute))
+    return [mean, bb.normalize(relax.op.rsqrt(radicand))]
 
 
 OPERATORS: Final = (

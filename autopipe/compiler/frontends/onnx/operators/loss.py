@@ -1,4 +1,4 @@
-"""Losses, which ONNX defines by simpler operators."""
+"""Losses, which ONNX defines as functions."""
 
 from typing import Final
 

@@ -21,7 +21,7 @@ from autopipe.errors import ModelError
 
 
 class LpNormalization(onnx_frontend.OnnxOpConverter):
-    """Division by the norm, 0 where that is 0."""
+    """LpNormalization: division by the norm, and 0 where the norm is 0."""
 
     @classmethod
     def _impl_v1(
@@ -30,7 +30,7 @@ class LpNormalization(onnx_frontend.OnnxOpConverter):
         data, axis, power = inputs[0], int(attr.get("axis", -1)), int(attr.get("p", 2))
         if power == 1:
             norm = relax.op.sum(bb.normalize(relax.op.abs(data)), axis, keepdims=True)
-        elif power == 2:  # noqa: PLR2004  the only other one that ONNX has
+        elif power == 2:  # noqa: PLR2004  the only other value in ONNX
             square = bb.normalize(relax.op.multiply(data, data))
             norm = relax.op.sqrt(bb.normalize(relax.op.sum(square, axis, keepdims=True)))
         else:

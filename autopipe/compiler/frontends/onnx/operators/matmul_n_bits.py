@@ -1,7 +1,7 @@
-"""MatMulNBits of onnxruntime: a matrix product whose weights are stored in 4 or 8 bits.
+"""MatMulNBits of onnxruntime: a matrix product with weights stored in 4 or 8 bits.
 
-The weights are made floats where the graph is cleaned up, in which constants are folded: the build
-is as fast as one of the same model in float32, and as large.
+Constant folding in the clean-up converts the weights to floats: the build is as fast as that of the
+same model in float32, and as large.
 """
 
 from functools import partial
@@ -13,12 +13,12 @@ from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
 from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, write_body
 
 _HALF: Final = 4
-"""Bits of which two numbers share a byte, the first one in the lower bits."""
+"""The width of which two numbers share a byte, the first in the lower bits."""
 _BITS: Final = (_HALF, 8)
 _SCALES, _ZERO_POINTS, _GROUPS, _BIAS = 2, 3, 4, 5
-"""Places of inputs."""
+"""Indices of inputs."""
 _MIN_OPSET: Final = 18
-"""The first one with BitwiseAnd."""
+"""The first opset with BitwiseAnd."""
 
 
 def _write_product(body: BodyWriter) -> None:
@@ -47,37 +47,37 @@ def _write_product(body: BodyWriter) -> None:
 
 
 def _add_zero_points(body: BodyWriter, bits: int, rows: int, blocks: int) -> str:
-    """Return the name of what stands for zero: in each block, or in all of them."""
-    packed = body.name_input(_ZERO_POINTS)
-    if not packed:
+    """Add the zero point, per block or a single one, and return its name."""
+    packed_points = body.name_input(_ZERO_POINTS)
+    if not packed_points:
         middle = body.add_ints(1 << (bits - 1))
         return body.add("CastLike", [middle, body.name_input(_SCALES)])
     kind = body.operands[_ZERO_POINTS].type.tensor_type.elem_type
     if kind != TensorProto.UINT8:
-        return body.add("Reshape", [packed, body.add_ints(rows, blocks, 1)])
-    stored = blocks + blocks % 2 if bits == _HALF else blocks  # whole bytes in each row
-    points = _add_numbers(body, packed, bits, [rows, stored, 1])
-    if stored > blocks:
+        return body.add("Reshape", [packed_points, body.add_ints(rows, blocks, 1)])
+    stored_blocks = blocks + blocks % 2 if bits == _HALF else blocks  # each row has whole bytes
+    points = _add_numbers(body, packed_points, bits, [rows, stored_blocks, 1])
+    if stored_blocks > blocks:
         ends = [body.add_ints(number) for number in (0, blocks, 1)]
         points = body.add("Slice", [points, *ends])
     return points
 
 
-def _add_numbers(body: BodyWriter, packed: str, bits: int, shape: list[int]) -> str:
-    """Return the name of packed numbers as floats in a shape."""
+def _add_numbers(body: BodyWriter, packed_numbers: str, bits: int, shape: list[int]) -> str:
+    """Unpack 4-bit or 8-bit numbers into floats of a shape, and return their name."""
     if bits == _HALF:
         mask, shift = (
             body.add("Cast", [body.add_ints(number)], to=TensorProto.UINT8) for number in (15, 4)
         )
         last = body.add_ints(-1)
         halves = [
-            body.add("BitwiseAnd", [packed, mask]),
-            body.add("BitShift", [packed, shift], direction="RIGHT"),
+            body.add("BitwiseAnd", [packed_numbers, mask]),
+            body.add("BitShift", [packed_numbers, shift], direction="RIGHT"),
         ]
-        packed = body.add(
+        packed_numbers = body.add(
             "Concat", [body.add("Unsqueeze", [half, last]) for half in halves], axis=-1
         )
-    numbers = body.add("Reshape", [packed, body.add_ints(*shape)])
+    numbers = body.add("Reshape", [packed_numbers, body.add_ints(*shape)])
     return body.add("CastLike", [numbers, body.name_input(_SCALES)])
 
 

@@ -1,4 +1,4 @@
-"""NonMaxSuppression: boxes that overlap no better one."""
+"""NonMaxSuppression: boxes that do not overlap a box of higher score."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -32,11 +32,11 @@ from autopipe.errors import ModelError
 
 _BOX: Final = "float32"
 _Corners = tuple[Expr, Expr, Expr, Expr]
-"""Least and greatest place along one axis, and along the other."""
+"""Minimum and maximum along one axis, then along the other."""
 
 
 class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
-    """NonMaxSuppression, whose output TVM pads. `found` has one for sizes that are computed."""
+    """Reject NonMaxSuppression in a static graph: TVM's converter pads the output."""
 
     @classmethod
     def _impl_v10(
@@ -48,16 +48,16 @@ class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
 def convert_dynamic_non_max_suppression(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """NonMaxSuppression."""
-    what = describe_node("NonMaxSuppression", attr)
-    given, scores = inputs[:2]
+    """Convert NonMaxSuppression with a data-dependent number of rows."""
+    label = describe_node("NonMaxSuppression", attr)
+    boxes, scores = inputs[:2]
     most, overlap, least = (find_optional_input(inputs, at) for at in (2, 3, 4))
-    images, classes, count = extents.shape(scores, what)
-    if any(str(one.ty.dtype) != "float32" for one in (given, scores)):
-        raise ModelError(f"{what}: boxes and scores have to be float32")
-    for size, other in zip(extents.shape(given, what), (images, count, 4), strict=True):
-        if not extents.equal(size, other):
-            raise ModelError(f"{what}: boxes and scores are not of the same images and boxes")
+    images, classes, count = extents.shape(scores, label)
+    if any(str(one.ty.dtype) != "float32" for one in (boxes, scores)):
+        raise ModelError(f"{label}: boxes and scores have to be float32")
+    for size, extent in zip(extents.shape(boxes, label), (images, count, 4), strict=True):
+        if not extents.equal(size, extent):
+            raise ModelError(f"{label}: boxes and scores are not of the same images and boxes")
     order = bb.emit(relax.op.argsort(scores, axis=2, descending=True, dtype="int64"))
     single = [
         _make_single(bb, most, "int64", 0),
@@ -71,26 +71,26 @@ def convert_dynamic_non_max_suppression(
     ) -> list[te.Tensor]:
         return pick_boxes(boxes, scores, order, limits, centered=centered)
 
-    made = bb.emit_te(pick, given, scores, order, *single, primfunc_name_hint="picked")
-    kept, counts = (bb.emit(relax.TupleGetItem(made, at)) for at in range(2))
+    picks = bb.emit_te(pick, boxes, scores, order, *single, primfunc_name_hint="picked")
+    indices, counts = (bb.emit(relax.TupleGetItem(picks, at)) for at in range(2))
     limit = 0 if most is None else None if numbers[2] is None else int(numbers[2].reshape(-1)[0])
     of_class = count if limit is None else min(extents.bounds(count)[1], max(limit, 0))
-    ends, found = sum_counts(
+    ends, total = sum_counts(
         extents, bb, counts, read_node_name(attr), multiply_sizes([images, classes, of_class])
     )
 
     def listed(
-        kept: te.Tensor, counts: te.Tensor, ends: te.Tensor, found: Expr, classes: Expr
+        indices: te.Tensor, counts: te.Tensor, ends: te.Tensor, total: Expr, classes: Expr
     ) -> te.Tensor:
-        return list_boxes(kept, counts, ends, classes, found)
+        return list_boxes(indices, counts, ends, classes, total)
 
     return bb.emit_te(
-        listed, kept, counts, ends, found, as_int64(classes), primfunc_name_hint="listed"
+        listed, indices, counts, ends, total, as_int64(classes), primfunc_name_hint="listed"
     )
 
 
 def _make_single(bb: BlockBuilder, value: Expr | None, dtype: str, default: float) -> Expr:
-    """Return one number as a tensor [1]."""
+    """Reshape a number, or its default, to a tensor [1]."""
     if value is None:
         return relax.const([default], dtype)
     value = bb.emit(relax.op.reshape(value, [1]))
@@ -105,7 +105,7 @@ def pick_boxes(
     *,
     centered: bool,
 ) -> list[te.Tensor]:
-    """Return which boxes are picked and how many, for each class of each image.
+    """Select boxes greedily by score, for each class of each image.
 
     Args:
         boxes: [images, boxes, 4] corners; with `centered` middle, width and height.
@@ -120,57 +120,57 @@ def pick_boxes(
     jobs = images * classes
 
     def write(*buffers: LoopBuffer) -> None:
-        *given, kept, counts = buffers
-        boxes, scores, order, most, overlap, *rest = given
+        *input_buffers, indices, counts = buffers
+        boxes, scores, order, most, overlap, *floor = input_buffers
         with T.parallel(as_int64(0), jobs) as job:
             image, kind = tirx.floordiv(job, classes), tirx.floormod(job, classes)
             number, good = _make_variable(), _make_variable()
             number[0] = as_int64(0)
             with T.serial(as_int64(0), count) as rank:
                 box = tirx.Cast("int64", order[image, kind, rank])
-                wanted = number[0] < most[0]
-                if rest:
-                    wanted = tirx.all(wanted, scores[image, kind, box] > rest[0][0])
-                with T.If(wanted), T.Then():
+                eligible = number[0] < most[0]
+                if floor:
+                    eligible = tirx.all(eligible, scores[image, kind, box] > floor[0][0])
+                with T.If(eligible), T.Then():
                     _mark_good_boxes(
-                        good, (boxes, image, kept, job), number[0], box, overlap[0], centered
+                        good, (boxes, image, indices, job), number[0], box, overlap[0], centered
                     )
                     with T.If(good[0] == as_int64(1)), T.Then():
-                        kept[job, number[0]] = box
+                        indices[job, number[0]] = box
                         number[0] = number[0] + as_int64(1)
             counts[job] = number[0]
 
-    given = [boxes, scores, order, *limits]
-    return build_extern(write, given, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
+    inputs = [boxes, scores, order, *limits]
+    return build_extern(write, inputs, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
 
 
 def _mark_good_boxes(
     good: LoopBuffer,
-    kept: tuple[LoopBuffer, Expr, LoopBuffer, Expr],
+    picks: tuple[LoopBuffer, Expr, LoopBuffer, Expr],
     number: Expr,
     box: Expr,
     most: Expr,
     centered: bool,  # noqa: FBT001
 ) -> None:
-    """Write loops that leave 1 in `good` if a box overlaps none of those that are picked yet."""
-    boxes, image, places, job = kept
-    other = _make_variable()
-    other[0] = as_int64(0)
+    """Write loops that set `good` to 1 if a box overlaps none of the selected boxes, else to 0."""
+    boxes, image, places, job = picks
+    index = _make_variable()
+    index[0] = as_int64(0)
     good[0] = as_int64(1)
-    with T.While(tirx.all(other[0] < number, good[0] == as_int64(1))):
-        one = _find_corners(boxes, image, places[job, other[0]], centered=centered)
-        two = _find_corners(boxes, image, box, centered=centered)
-        with T.If(_is_overlapping(one, two, most)), T.Then():
+    with T.While(tirx.all(index[0] < number, good[0] == as_int64(1))):
+        picked_corners = _find_corners(boxes, image, places[job, index[0]], centered=centered)
+        corners = _find_corners(boxes, image, box, centered=centered)
+        with T.If(_is_overlapping(picked_corners, corners, most)), T.Then():
             good[0] = as_int64(0)
-        other[0] = other[0] + as_int64(1)
+        index[0] = index[0] + as_int64(1)
 
 
 def list_boxes(
-    kept: te.Tensor, counts: te.Tensor, ends: te.Tensor, classes: Expr, found: Expr
+    indices: te.Tensor, counts: te.Tensor, ends: te.Tensor, classes: Expr, total: Expr
 ) -> te.Tensor:
-    """Return image, class and box of each that was picked: [found, 3]."""
+    """List (image, class, box) of each selected box: [total, 3]."""
 
-    def write(kept: LoopBuffer, counts: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
+    def write(indices: LoopBuffer, counts: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
         with (
             T.parallel(as_int64(0), counts.shape[0]) as job,
             T.serial(as_int64(0), counts[job]) as at,
@@ -178,9 +178,9 @@ def list_boxes(
             row = ends[job] - counts[job] + at
             out[row, as_int64(0)] = tirx.floordiv(job, classes)
             out[row, as_int64(1)] = tirx.floormod(job, classes)
-            out[row, as_int64(2)] = kept[job, at]
+            out[row, as_int64(2)] = indices[job, at]
 
-    return build_extern(write, [kept, counts, ends], [([found, 3], "int64")], "listed")[0]
+    return build_extern(write, [indices, counts, ends], [([total, 3], "int64")], "listed")[0]
 
 
 def _make_variable() -> LoopBuffer:
@@ -201,16 +201,18 @@ def _find_corners(boxes: LoopBuffer, image: Expr, box: Expr, *, centered: bool) 
     )  # fmt: skip
 
 
-def _is_overlapping(one: _Corners, two: _Corners, most: Expr) -> Expr:
-    """Whether two boxes have more in common than allowed, as a part of what both cover."""
+def _is_overlapping(first: _Corners, second: _Corners, most: Expr) -> Expr:
+    """Whether the intersection over union of two boxes exceeds a limit."""
     zero = tirx.const(0.0, _BOX)
-    sides = [tirx.min(one[at + 1], two[at + 1]) - tirx.max(one[at], two[at]) for at in (0, 2)]
-    both = sides[0] * sides[1]
-    areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (one, two)]
-    union = areas[0] + areas[1] - both
+    sides = [
+        tirx.min(first[at + 1], second[at + 1]) - tirx.max(first[at], second[at]) for at in (0, 2)
+    ]
+    intersection = sides[0] * sides[1]
+    areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (first, second)]
+    union = areas[0] + areas[1] - intersection
     return tirx.all(
-        sides[0] > zero, sides[1] > zero, both > zero,
-        areas[0] > zero, areas[1] > zero, union > zero, both / union > most,
+        sides[0] > zero, sides[1] > zero, intersection > zero,
+        areas[0] > zero, areas[1] > zero, union > zero, intersection / union > most,
     )  # fmt: skip
 
 

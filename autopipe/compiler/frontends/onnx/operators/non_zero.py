@@ -1,4 +1,4 @@
-"""NonZero: the places of what is not 0."""
+"""NonZero: the indices of nonzero elements."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,7 +34,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class NonZero(onnx_frontend.OnnxOpConverter):
-    """The places of what is not 0 in a constant."""
+    """NonZero of a constant."""
 
     @classmethod
     def _impl_v9(
@@ -48,26 +48,28 @@ class NonZero(onnx_frontend.OnnxOpConverter):
 def convert_dynamic_non_zero(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """NonZero: the places of what is not 0, one column each."""
+    """Convert NonZero of computed data: [rank, count] int64, one column for each element."""
     data = inputs[0]
     if isinstance(data, ir.GenericConst):
         return None
     sizes = extents.shape(data, describe_node("NonZero", attr)) or [1]
-    found = find_nonzero_places(extents, bb, data, sizes, read_node_name(attr))
+    places = find_nonzero_places(extents, bb, data, sizes, read_node_name(attr))
     if len(sizes) == 1:
-        return relax.op.reshape(found, to_shape([1, *extents.shape(found, "places")]))
+        return relax.op.reshape(places, to_shape([1, *extents.shape(places, "places")]))
 
     def compute(places: te.Tensor, *sizes: Sequence[Expr]) -> te.Tensor:
         def at(axis: Expr, place: Expr) -> Expr:
-            value, rest = as_int64(0), places[place]
+            value, remainder = as_int64(0), places[place]
             for number in reversed(range(len(sizes))):
-                value = tirx.if_then_else(axis == number, tirx.floormod(rest, sizes[number]), value)
-                rest = tirx.floordiv(rest, sizes[number])
+                value = tirx.if_then_else(
+                    axis == number, tirx.floormod(remainder, sizes[number]), value
+                )
+                remainder = tirx.floordiv(remainder, sizes[number])
             return value
 
         return te.compute([as_int64(len(sizes)), places.shape[0]], at, name="unravelled")
 
-    return bb.emit_te(compute, found, *map(as_int64, sizes), primfunc_name_hint="unravelled")
+    return bb.emit_te(compute, places, *map(as_int64, sizes), primfunc_name_hint="unravelled")
 
 
 OPERATORS: Final = (

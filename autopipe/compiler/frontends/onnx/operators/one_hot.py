@@ -1,4 +1,4 @@
-"""OneHot as ONNX defines it, of a depth that is known or computed."""
+"""OneHot as ONNX defines it, of a constant or computed depth."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class OneHot(onnx_frontend.OneHot):
-    """OneHot in the dtype of its values, its depth in any form."""
+    """OneHot in the dtype of its values, with a depth of rank 0 or 1."""
 
     @classmethod
     def _impl_v11(
@@ -35,12 +35,12 @@ class OneHot(onnx_frontend.OneHot):
         if not str(inputs[0].ty.dtype).startswith(("int", "uint")):
             places = bb.normalize(relax.op.astype(inputs[0], "int64"))
             inputs = onnx_frontend.onnx_input([places, *list(inputs)[1:]])
-        # TVM's operator counts an axis below 0 from the end of the input, which has one axis less
+        # TVM's operator counts a negative axis from the end of the input, which has one axis less
         attr = {**attr, "axis": int(attr.get("axis", -1)) % (inputs[0].ty.ndim + 1)}
         depth = onnx_frontend.get_constant(inputs[1], params)
         if operand_facts.read_values(inputs[2], params) is None:
             return _select_computed_values(bb, inputs, attr, params)
-        if isinstance(depth, GenericConst):  # which may be a list of one number
+        if isinstance(depth, GenericConst):  # possibly of shape [1]
             inputs = [inputs[0], relax.const(depth.value.numpy().item(), "int64"), inputs[2]]
         result = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
         dtype = inputs[2].ty.dtype
@@ -50,9 +50,9 @@ class OneHot(onnx_frontend.OneHot):
 def _select_computed_values(
     bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
 ) -> Expr:
-    """Return OneHot of two values that are computed."""
-    what = f"OneHot {operand_facts.quote_node_name(attr)}"
-    depth = int(operand_facts.require_values(inputs[1], params, f"the depth of {what}").item())
+    """Convert OneHot with computed off and on values."""
+    label = f"OneHot {operand_facts.quote_node_name(attr)}"
+    depth = int(operand_facts.require_values(inputs[1], params, f"the depth of {label}").item())
     row = operand_facts.make_constant(np.arange(depth, dtype="int64"))
     return compute_one_hot(bb, inputs, attr, relax.const(depth, "int64"), row)
 
@@ -60,15 +60,15 @@ def _select_computed_values(
 def compute_one_hot(
     bb: BlockBuilder, inputs: Inputs, attr: Attributes, depth: Expr, row: Expr
 ) -> Expr:
-    """Return the second of two values at the index along a new axis, and the first elsewhere.
+    """Compute OneHot: the second value at the index along a new axis, the first value elsewhere.
 
-    `depth` is a scalar of int64, and `row` the numbers below it. An index counts from the end if it
-    is negative; one that is outside of the axis leaves the first value everywhere.
+    `depth` is an int64 scalar, and `row` holds 0 to depth - 1. A negative index counts from the
+    end; an index out of range gives the first value everywhere.
     """
     places = bb.normalize(relax.op.astype(inputs[0], "int64"))
     negative = bb.normalize(relax.op.less(places, relax.const(0, "int64")))
-    counted = bb.normalize(relax.op.add(places, depth))
-    places = bb.normalize(relax.op.where(negative, counted, places))
+    wrapped_places = bb.normalize(relax.op.add(places, depth))
+    places = bb.normalize(relax.op.where(negative, wrapped_places, places))
     rank = places.ty.ndim + 1
     axis = int(attr.get("axis", -1)) % rank
     behind = list(range(1, rank - axis))
@@ -81,7 +81,7 @@ def compute_one_hot(
 def convert_dynamic_one_hot(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """OneHot of an open depth."""
+    """Convert OneHot of a dynamic depth."""
     if numbers[1] is None or not is_open(numbers[1].reshape(-1)[:1]):
         return None
     depth = numbers[1].reshape(-1)[0]

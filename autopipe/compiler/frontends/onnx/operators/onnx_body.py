@@ -1,4 +1,4 @@
-"""Operators that ONNX itself defines by simpler ones: the onnx library has their bodies."""
+"""Operators that ONNX defines as functions: the onnx library has their bodies."""
 
 from typing import Any
 
@@ -10,23 +10,23 @@ from autopipe.errors import ModelError
 
 
 def write_onnx_body(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return the body that the onnx library has for a node; raises ModelError if it has none."""
+    """Return the onnx library's function body for a node; raises ModelError if there is none."""
     schema = onnx.defs.get_schema(node.op_type, opset)
     body = _read_body(schema, node, operands, opset)
     if not body.node:
         raise ModelError(f"operator {node.op_type} of opset {opset} is not supported")
-    del body.opset_import[:]  # what it is made of did not change up to the model's
+    del body.opset_import[:]  # its operators are the same up to the model's opset
     body.opset_import.append(helper.make_opsetid("", opset))
     return body
 
 
 def _read_body(
-    schema: Any,  # noqa: ANN401 - its stub lacks what is asked here
+    schema: Any,  # noqa: ANN401 - its stub lacks these attributes
     node: NodeProto,
     operands: list[Operand],
     opset: int,
 ) -> FunctionProto:
-    """Return the newest body for an opset, empty if there is none."""
+    """Return the newest function body for an opset, empty if there is none."""
     body = FunctionProto()
     versions = [version for version in schema.function_opset_versions if version <= opset]
     if versions:

@@ -17,7 +17,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator
 
 
 class OptionalHasElement(onnx_frontend.OptionalHasElement):
-    """OptionalHasElement, of nothing too."""
+    """OptionalHasElement, also of an absent input."""
 
     @classmethod
     def _impl_v15(

@@ -33,17 +33,17 @@ from autopipe.errors import ModelError
 
 
 class Pad(onnx_frontend.Pad):
-    """Pad by any number."""
+    """Pad with a constant or computed fill value, any mode, and negative pads."""
 
     @classmethod
     def _parse_pads_and_axes(
         cls, inputs: Inputs, params: Parameters
     ) -> tuple[list[int], list[int], list[int]]:
-        given: list[Expr | None] = list(inputs)
+        operands: list[Expr | None] = list(inputs)
         if _is_computed(inputs, params):
-            given[2] = None
-        operand_facts.require_values(given[1], params, "what Pad adds")
-        return super()._parse_pads_and_axes(onnx_frontend.onnx_input(given), params)
+            operands[2] = None
+        operand_facts.require_values(operands[1], params, "what Pad adds")
+        return super()._parse_pads_and_axes(onnx_frontend.onnx_input(operands), params)
 
     @classmethod
     def _lower_pad(
@@ -57,12 +57,12 @@ class Pad(onnx_frontend.Pad):
         mode = operand_facts.decode_text(attr.get("mode", b"constant"))
         before, after, _ = cls._parse_pads_and_axes(inputs, params)
         if mode != "constant":
-            cropped = _crop_data(bb, inputs[0], before, after)
+            cropped_data = _crop_data(bb, inputs[0], before, after)
             widths = [max(width, 0) for width in (*before, *after)]
             if mode == "reflect":
-                _check_reflection(cropped, widths, attr)
-            given = onnx_frontend.onnx_input([cropped, relax.const(widths, "int64"), None])
-            return super()._lower_pad(bb, given, attr, params, allowed_modes)
+                _check_reflection(cropped_data, widths, attr)
+            operands = onnx_frontend.onnx_input([cropped_data, relax.const(widths, "int64"), None])
+            return super()._lower_pad(bb, operands, attr, params, allowed_modes)
         if not _is_computed(inputs, params):
             return super()._lower_pad(bb, inputs, attr, params, allowed_modes)
         number = bb.normalize(relax.op.reshape(inputs[2], []))
@@ -85,9 +85,9 @@ class Pad(onnx_frontend.Pad):
 
 
 def _crop_data(bb: BlockBuilder, data: Expr, before: Sequence[int], after: Sequence[int]) -> Expr:
-    """Return data without the elements that negative widths take away.
+    """Crop data by its negative pads.
 
-    They go first: what is put around the rest is taken from the rest.
+    This comes first: the border modes read the cropped data.
     """
     axes = [axis for axis, widths in enumerate(zip(before, after, strict=True)) if min(widths) < 0]
     if not axes:
@@ -99,7 +99,7 @@ def _crop_data(bb: BlockBuilder, data: Expr, before: Sequence[int], after: Seque
 
 
 def _check_reflection(data: Expr, widths: Sequence[int], attr: Attributes) -> None:
-    """Refuse a border that reflects more than there is; the first element is not repeated."""
+    """Reject reflect pads that are not smaller than the axis: the edge itself is not repeated."""
     sizes = operand_facts.read_extents(
         data.ty, f"input of Pad {operand_facts.quote_node_name(attr)}"
     )
@@ -112,7 +112,7 @@ def _check_reflection(data: Expr, widths: Sequence[int], attr: Attributes) -> No
 
 
 def _is_computed(inputs: Inputs, params: Parameters) -> bool:
-    """Whether the number that is put around the data is not known before the model runs."""
+    """Whether the fill value is computed."""
     number = find_optional_input(inputs, 2)
     return number is not None and operand_facts.read_values(number, params) is None
 
@@ -120,25 +120,25 @@ def _is_computed(inputs: Inputs, params: Parameters) -> bool:
 def convert_dynamic_pad(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Pad of an open size, or by one."""
-    what = describe_node("Pad", attr)
-    sizes = extents.shape(inputs[0], what)
-    before, after = _read_pads(inputs, [*numbers, None, None, None][:4], attr, len(sizes), what)
+    """Convert Pad of a dynamic dimension, or by a dynamic width; None if all are static."""
+    label = describe_node("Pad", attr)
+    sizes = extents.shape(inputs[0], label)
+    before, after = _read_pads(inputs, [*numbers, None, None, None][:4], attr, len(sizes), label)
     if not is_open([*sizes, *before, *after]):
         return None
     mode = operand_facts.decode_text(attr.get("mode", b"constant"))
-    made = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
+    output_sizes = [extents.simple(sum(three)) for three in zip(before, sizes, after, strict=True)]
     number = find_optional_input(inputs, 2)
     if number is None:
         number = relax.const(attr.get("value", 0), str(inputs[0].ty.dtype))
     number = bb.emit(relax.op.reshape(number, []))
     rank = len(sizes)
     if mode != "constant":
-        needed = _list_needed_elements(extents, mode, zip(sizes, before, after, strict=True))
-        extents.require(bb, needed, f"{what} in mode {mode} adds more than there is")
+        minimums = _list_needed_elements(extents, mode, zip(sizes, before, after, strict=True))
+        extents.require(bb, minimums, f"{label} in mode {mode} adds more than there is")
 
-    def compute(data: te.Tensor, number: Expr, given: Sequence[Expr]) -> te.Tensor:
-        shifts = given[rank:]
+    def compute(data: te.Tensor, number: Expr, size_arguments: Sequence[Expr]) -> te.Tensor:
+        shifts = size_arguments[rank:]
 
         def at(*index: Expr) -> Expr:
             places = [place - shift for place, shift in zip(index, shifts, strict=True)]
@@ -148,26 +148,26 @@ def convert_dynamic_pad(
                 ]
             inside = [
                 tirx.all(place >= 0, place < size)
-                for place, size, convert_dynamic_pad in zip(places, data.shape, pads, strict=True)
-                if convert_dynamic_pad
+                for place, size, is_padded in zip(places, data.shape, pads, strict=True)
+                if is_padded
             ]
             if not inside:
                 return data[tuple(places)]
             return tirx.if_then_else(tirx.all(*inside), data[tuple(places)], number[()])
 
-        return te.compute(list(given[:rank]), at, name="pad")
+        return te.compute(list(size_arguments[:rank]), at, name="pad")
 
     pads = [not (_is_none(low) and _is_none(high)) for low, high in zip(before, after, strict=True)]
     if mode not in _PLACES and mode != "constant":
-        raise ModelError(f"{what} in mode {mode} is not supported")
-    sizes_of = [as_int64(size) for size in (*made, *before)]
+        raise ModelError(f"{label} in mode {mode} is not supported")
+    sizes_of = [as_int64(size) for size in (*output_sizes, *before)]
     return bb.emit_te(compute, inputs[0], number, sizes_of, primfunc_name_hint="pad")
 
 
 def _list_needed_elements(
     extents: Extents, mode: str, axes: Iterable[tuple[Size, Size, Size]]
 ) -> list[tuple[Size, Size]]:
-    """Return how many elements a border is taken from, and how many there are, by axis."""
+    """Return (elements that the border reads, size of the axis) for each padded axis."""
     pairs = []
     for size, low, high in axes:
         if not (_is_none(low) and _is_none(high)):
@@ -181,17 +181,17 @@ def _is_none(number: Size) -> bool:
 
 
 def _read_pads(
-    inputs: Inputs, numbers: Sequence[Array | None], attr: Attributes, rank: int, what: str
+    inputs: Inputs, numbers: Sequence[Array | None], attr: Attributes, rank: int, label: str
 ) -> tuple[list[Size], list[Size]]:
-    given = attr.get("pads", numbers[1])
-    if given is None:
-        raise ModelError(f"what {what} adds depends on what the model is given")
-    pads = [number if not isinstance(number, int) else int(number) for number in list(given)]
+    pad_values = attr.get("pads", numbers[1])
+    if pad_values is None:
+        raise ModelError(f"what {label} adds depends on what the model is given")
+    pads = [number if not isinstance(number, int) else int(number) for number in list(pad_values)]
     half = len(pads) // 2
     axes = list(range(half))
     if find_optional_input(inputs, 3) is not None:
         if numbers[3] is None:
-            raise ModelError(f"which axes {what} works on depends on what the model is given")
+            raise ModelError(f"which axes {label} works on depends on what the model is given")
         axes = [int(axis) % rank for axis in numbers[3]]
     before: list[Size] = [0] * rank
     after: list[Size] = [0] * rank
@@ -214,17 +214,21 @@ _PLACES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "reflect": _find_reflected_place,
     "wrap": tirx.floormod,
 }
-"""What is read where the result is beyond the image."""
+"""Index of the element that is read outside of the image, by mode."""
 
 
 def _check_node(
-    node: NodeProto, shapes: Mapping[str, Shape], stored: Mapping[str, TensorProto]
+    node: NodeProto, shapes: Mapping[str, Shape], initializers: Mapping[str, TensorProto]
 ) -> None:
-    """Refuse a border of 120 that reflects 120 samples: the first one is not repeated."""
+    """Reject reflect pads that are not smaller than the axis: the edge itself is not repeated."""
     modes = [field.s for field in node.attribute if field.name == "mode"]
-    pads: Sequence[int] = []  # pads may be computed, and axes may be named
-    if modes == [b"reflect"] and node.input[1:2] and node.input[1] in stored:
-        pads = [] if any(node.input[3:]) else numpy_helper.to_array(stored[node.input[1]]).tolist()
+    pads: Sequence[int] = []  # pads may be computed, and axes may be an input
+    if modes == [b"reflect"] and node.input[1:2] and node.input[1] in initializers:
+        pads = (
+            []
+            if any(node.input[3:])
+            else numpy_helper.to_array(initializers[node.input[1]]).tolist()
+        )
     shape = shapes.get(node.input[0], ()) if node.input else ()
     for size, *borders in zip(shape, pads[: len(shape)], pads[len(shape) :], strict=False):
         if max(borders) >= size:

@@ -25,26 +25,26 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 _OUTER: Final = 2
-"""Batch and channels, which are no axes of the window."""
+"""Number of leading axes that are not spatial: batch and channels."""
 
 
 class MaxPool(onnx_frontend.MaxPool):
-    """MaxPool, and the places of the maxima where they are read."""
+    """MaxPool, with the indices of the maxima if the node has that output."""
 
     @classmethod
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         attr = _pad_attributes(inputs[0], attr)
-        pooled = super()._impl_v1(bb, inputs, attr, params)
+        maxima = super()._impl_v1(bb, inputs, attr, params)
         if attr["tvm_custom"]["num_outputs"] == 1:
-            return pooled
-        pooled = bb.normalize(pooled)
-        return relax.Tuple([pooled, _find_maximum_places(bb, inputs[0], pooled, attr)])
+            return maxima
+        maxima = bb.normalize(maxima)
+        return relax.Tuple([maxima, _find_maximum_places(bb, inputs[0], maxima, attr)])
 
 
 class AveragePool(onnx_frontend.AveragePool):
-    """AveragePool, padded to the same size with gaps in the window, too."""
+    """AveragePool that supports `auto_pad` with dilations."""
 
     @classmethod
     def _impl_v1(
@@ -54,9 +54,9 @@ class AveragePool(onnx_frontend.AveragePool):
 
 
 class LpPool(onnx_frontend.LpPool):
-    """LpPool as the average of powers, times their number.
+    """LpPool as the average of powers times the window size.
 
-    TVM's averages over fewer elements where a window hangs over the end, as with `ceil_mode`.
+    TVM's averages over fewer elements where a window exceeds the end, as with `ceil_mode`.
     """
 
     @classmethod
@@ -71,8 +71,8 @@ class LpPool(onnx_frontend.LpPool):
             powers = bb.normalize(relax.op.multiply(data, data))
         elif power > 1:
             powers = bb.normalize(relax.op.power(powers, number(power)))
-        averaged = {**attr, "count_include_pad": 1, "ceil_mode": 0}
-        mean = onnx_frontend.AveragePool._impl_v1(bb, [powers], averaged, params)  # noqa: SLF001
+        average_attributes = {**attr, "count_include_pad": 1, "ceil_mode": 0}
+        mean = onnx_frontend.AveragePool._impl_v1(bb, [powers], average_attributes, params)  # noqa: SLF001
         count = math.prod(attr["kernel_shape"])
         total = bb.normalize(relax.op.multiply(bb.normalize(mean), number(count)))
         if power == 1:
@@ -83,16 +83,16 @@ class LpPool(onnx_frontend.LpPool):
 
 
 class MaxUnpool(onnx_frontend.MaxUnpool):
-    """MaxUnpool to the shape that follows; to another, runtimes differ in what places mean."""
+    """MaxUnpool to the default shape; with any other, runtimes differ in the meaning of indices."""
 
     @classmethod
     def _impl_v9(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        what = f"MaxUnpool {operand_facts.quote_node_name(attr)}"
-        data, places, wanted = inputs[0], inputs[1], find_optional_input(inputs, 2)
+        label = f"MaxUnpool {operand_facts.quote_node_name(attr)}"
+        data, places, output_shape = inputs[0], inputs[1], find_optional_input(inputs, 2)
         sizes, window = (
-            operand_facts.require_shape(data, f"input of {what}"),
+            operand_facts.require_shape(data, f"input of {label}"),
             list(attr["kernel_shape"]),
         )
         rank = len(window)
@@ -103,21 +103,23 @@ class MaxUnpool(onnx_frontend.MaxUnpool):
         ]
         shape = [*sizes[:_OUTER], *inner]
         if (
-            wanted is not None
-            and operand_facts.require_values(wanted, params, what).tolist() != shape
+            output_shape is not None
+            and operand_facts.require_values(output_shape, params, label).tolist() != shape
         ):
-            raise ModelError(f"{what} to another shape than {shape} is not supported")
+            raise ModelError(f"{label} to another shape than {shape} is not supported")
         flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
-        places = limit_to_extents(bb, places, [math.prod(shape)], params, f"the places of {what}")
-        given = [bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)]
-        spread = bb.normalize(relax.op.scatter_elements(flat, *given, axis=0))
+        places = limit_to_extents(bb, places, [math.prod(shape)], params, f"the places of {label}")
+        places_and_values = [
+            bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)
+        ]
+        spread = bb.normalize(relax.op.scatter_elements(flat, *places_and_values, axis=0))
         return relax.op.reshape(spread, shape)
 
 
 def _pad_attributes(data: Expr, attr: Attributes) -> Attributes:
-    """Return the attributes with pads in place of the wish for as many results as strides fit."""
-    wish = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
-    if not wish.startswith("SAME_"):
+    """Replace `auto_pad` SAME_UPPER or SAME_LOWER by explicit pads."""
+    auto_pad = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
+    if not auto_pad.startswith("SAME_"):
         return attr
     sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")[
         _OUTER:
@@ -129,16 +131,16 @@ def _pad_attributes(data: Expr, attr: Attributes) -> Attributes:
         reach = (attr["kernel_shape"][i] - 1) * dilations[i] + 1
         total = max(0, (-(-size // strides[i]) - 1) * strides[i] + reach - size)
         half = total // 2
-        first.append(half if wish == "SAME_UPPER" else total - half)
+        first.append(half if auto_pad == "SAME_UPPER" else total - half)
         last.append(total - first[-1])
-    kept = {name: value for name, value in attr.items() if name != "auto_pad"}
-    return {**kept, "pads": first + last}
+    other_attributes = {name: value for name, value in attr.items() if name != "auto_pad"}
+    return {**other_attributes, "pads": first + last}
 
 
 def _add_ceil_padding(data: Expr, attr: Attributes) -> Attributes:
-    """Return the attributes with enough padding for the windows that `ceil_mode` has hang over.
+    """Replace `ceil_mode` by padding for the windows that exceed the end.
 
-    A window that would begin in the padding at the end is left out.
+    A window that would begin in the padding at the end is omitted.
     """
     if (
         not attr.get("ceil_mode", 0)
@@ -160,21 +162,23 @@ def _add_ceil_padding(data: Expr, attr: Attributes) -> Attributes:
     return {**attr, "pads": pads}
 
 
-def _find_maximum_places(bb: BlockBuilder, data: Expr, pooled: Expr, attr: Attributes) -> Expr:
-    """Return where the first maximum of each window is, counted through the whole input."""
-    what = f"MaxPool {operand_facts.quote_node_name(attr)}"
+def _find_maximum_places(bb: BlockBuilder, data: Expr, maxima: Expr, attr: Attributes) -> Expr:
+    """Compute the flat index, within the whole input, of each window's first maximum."""
+    label = f"MaxPool {operand_facts.quote_node_name(attr)}"
     sizes, results = (
-        operand_facts.require_shape(data, what),
-        operand_facts.require_shape(pooled, what),
+        operand_facts.require_shape(data, label),
+        operand_facts.require_shape(maxima, label),
     )
     inner = sizes[_OUTER:]
 
     def whole(data: te.Tensor) -> te.Tensor:
         pool = _make_window_argmax(attr, inner)
-        found = te.compute(results, lambda *index: pool(data, index), name="max_pool_places")[0]
+        window_places = te.compute(
+            results, lambda *index: pool(data, index), name="max_pool_places"
+        )[0]
 
         def at(*index: Expr) -> Expr:
-            place, image = found[index], index[0] * sizes[1] + index[1]
+            place, image = window_places[index], index[0] * sizes[1] + index[1]
             if attr.get("storage_order", 0):
                 place = _to_column_major(place, inner)
             return image.astype("int64") * math.prod(inner) + place
@@ -187,9 +191,9 @@ def _find_maximum_places(bb: BlockBuilder, data: Expr, pooled: Expr, attr: Attri
 def _make_window_argmax(
     attr: Attributes, inner: list[int]
 ) -> Callable[[te.Tensor, Sequence[Expr]], Sequence[Expr]]:
-    """Return what computes, of data and an index, place and value of a window's first maximum.
+    """Build the reduction to (index, value) of a window's first maximum.
 
-    Places are counted through an image; those in the padding do not count.
+    Indices are flat within an image; padding is ignored.
     """
     ones = [1] * len(inner)
     strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
@@ -198,31 +202,33 @@ def _make_window_argmax(
     first = te.comm_reducer(_choose_larger, _make_least, name="first_largest")
 
     def pool(data: te.Tensor, index: Sequence[Expr]) -> Sequence[Expr]:
-        there = [
+        coordinates = [
             index[_OUTER + i] * strides[i] + step * dilations[i] - pads[i]
             for i, step in enumerate(steps)
         ]
         inside = tirx.all(
-            *(tirx.all(place >= 0, place < inner[i]) for i, place in enumerate(there))
+            *(tirx.all(place >= 0, place < inner[i]) for i, place in enumerate(coordinates))
         )
         place = tirx.const(0, "int64")
         for i, size in enumerate(inner):
-            place = place * size + there[i].astype("int64")
-        found = (
+            place = place * size + coordinates[i].astype("int64")
+        candidate = (
             tirx.if_then_else(inside, place, tirx.const(-1, "int64")),
-            tirx.if_then_else(inside, data[*index[:_OUTER], *there], tirx.min_value(data.dtype)),
+            tirx.if_then_else(
+                inside, data[*index[:_OUTER], *coordinates], tirx.min_value(data.dtype)
+            ),
         )
-        return first(found, axis=steps)
+        return first(candidate, axis=steps)
 
     return pool
 
 
-def _choose_larger(one: Sequence[Expr], other: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Choose between two places with their values: the larger, of equal ones the first."""
-    equal = tirx.all(other[1] == one[1], other[0] < one[0])
-    better = tirx.any(one[0] < 0, other[1] > one[1], equal)
-    taken = tirx.all(other[0] >= 0, better)
-    return tuple(tirx.Select(taken, b, a) for a, b in zip(one, other, strict=True))
+def _choose_larger(lhs: Sequence[Expr], rhs: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Select the larger of two (index, value) pairs; of equal values that with the lower index."""
+    equal = tirx.all(rhs[1] == lhs[1], rhs[0] < lhs[0])
+    better = tirx.any(lhs[0] < 0, rhs[1] > lhs[1], equal)
+    takes_rhs = tirx.all(rhs[0] >= 0, better)
+    return tuple(tirx.Select(takes_rhs, b, a) for a, b in zip(lhs, rhs, strict=True))
 
 
 def _make_least(place: object, value: object) -> tuple[Expr, Expr]:
@@ -230,7 +236,7 @@ def _make_least(place: object, value: object) -> tuple[Expr, Expr]:
 
 
 def _to_column_major(place: Expr, sizes: list[int]) -> Expr:
-    """Return a place that was counted along the last axis, counted along the first."""
+    """Convert a row-major flat index to a column-major one."""
     digits = []
     for size in reversed(sizes):
         digits.append(tirx.floormod(place, tirx.const(size, "int64")))

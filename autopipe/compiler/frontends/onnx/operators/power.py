@@ -16,11 +16,11 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 _LARGEST_CHAIN: Final = 8
-"""Integers to a greater power than this are computed as double precision."""
+"""Maximum exponent of integer powers; larger ones are computed in float64."""
 
 
 class Pow(onnx_frontend.Pow):
-    """Pow of any two types: the result has that of the base."""
+    """Pow of any two dtypes: the result has that of the base."""
 
     @classmethod
     def _impl_v7(
@@ -42,7 +42,7 @@ class Pow(onnx_frontend.Pow):
 
 
 def _read_exponent(exponent: Expr) -> int | None:
-    """Return a constant exponent that is one small number, None for others."""
+    """Return a small constant scalar exponent, None for others."""
     if not isinstance(exponent, GenericConst):
         return None
     values = exponent.value.numpy()

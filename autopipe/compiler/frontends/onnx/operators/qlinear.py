@@ -11,11 +11,11 @@ from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
 from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, write_body
 
 _ONE_AXIS: Final = 13
-"""The first opset whose Softmax is over one axis."""
+"""The first opset in which Softmax is over one axis."""
 _CHANNELS_LAST: Final = "channels_last"
 _UNARY: Final = ("X", "X_scale", "", "Y_scale")
 _BINARY: Final = ("A", "A_scale", "", "B", "B_scale", "", "C_scale")
-"""Inputs of operators on one tensor and on two; zero points may be left out."""
+"""Inputs of operators on one tensor and on two; zero points are optional."""
 _WINDOW: Final = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 
 
@@ -34,8 +34,8 @@ def _write_pool(kind: str, names: tuple[str, ...], body: BodyWriter) -> None:
         return
     rank = len(body.operands[0].shape(f"input of {describe_node(body.node)}"))
     data = body.add("Transpose", [data], perm=[0, rank - 1, *range(1, rank - 1)])
-    pooled = body.add(kind, [data], **body.pick_attributes(*names))
-    body.end_quantized(body.add("Transpose", [pooled], perm=[0, *range(2, rank), 1]), 3)
+    pool_output = body.add(kind, [data], **body.pick_attributes(*names))
+    body.end_quantized(body.add("Transpose", [pool_output], perm=[0, *range(2, rank), 1]), 3)
 
 
 def _write_softmax(body: BodyWriter) -> None:
@@ -65,8 +65,8 @@ def _write_gemm(body: BodyWriter) -> None:
     factors = [body.add_floats(0), body.add_floats(3, columns)]
     if body.name_input(6):
         scale = body.add("Mul", [body.name_input(1), body.name_input(4)])
-        whole = body.add("Cast", [body.name_input(6)], to=TensorProto.FLOAT)
-        factors.append(body.add("Mul", [whole, scale]))
+        float_bias = body.add("Cast", [body.name_input(6)], to=TensorProto.FLOAT)
+        factors.append(body.add("Mul", [float_bias, scale]))
     if not body.name_input(7):
         body.end("Gemm", factors, **flags)
         return
@@ -74,7 +74,7 @@ def _write_gemm(body: BodyWriter) -> None:
 
 
 def _write_dynamic_matmul(body: BodyWriter) -> None:
-    """DynamicQuantizeMatMul: the first operand is floats, made bytes by their range."""
+    """DynamicQuantizeMatMul: the first operand is float32, quantized to uint8 by its range."""
     body.steps.append(
         helper.make_node("DynamicQuantizeLinear", [body.name_input(0)], ["bytes", "scale", "zero"])
     )
@@ -85,7 +85,7 @@ def _write_dynamic_matmul(body: BodyWriter) -> None:
 
 
 def _write_matmul_to_float(body: BodyWriter) -> None:
-    """MatMulIntegerToFloat: bytes multiplied, and the sums scaled."""
+    """MatMulIntegerToFloat: an int8 product and scaled sums."""
     sums = body.add("MatMulInteger", [body.name_input(at) for at in (0, 1, 4, 5)])
     _write_scaled_end(
         body, sums, body.add("Mul", [body.name_input(2), body.name_input(3)]), body.name_input(6)

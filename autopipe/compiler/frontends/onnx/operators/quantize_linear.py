@@ -1,4 +1,4 @@
-"""Quantization and its inverse."""
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeGuard
@@ -32,16 +32,16 @@ Operands = tuple[Expr, Expr, Expr | None]
 """Data, scale and zero point."""
 
 Steps = Callable[[BlockBuilder, Operands, str | None, tuple[str, ...]], Expr | None]
-"""Of block builder; data, scale and zero point; the dtype that is asked for; and those that are
-taken. None for others, where TVM's converter has to do."""
+"""Converts (block builder; data, scale and zero point; requested dtype; supported dtypes). None
+leaves other dtypes to TVM's converter."""
 
 
 _IN_BLOCKS: Final = (*_BYTES, "uint16", "int16")
-"""A float has them all. What is not in blocks TVM's own converter takes."""
+"""Dtypes of blocked quantization, exact in float32; without blocks TVM's converter is used."""
 
 
 class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
-    """Quantization to the range of the data, which may be empty."""
+    """DynamicQuantizeLinear: quantization by the range of the data, which may be empty."""
 
     @classmethod
     def _impl_v11(
@@ -51,13 +51,13 @@ class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
 
 
 def quantize_to_range(bb: BlockBuilder, data: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return data as uint8, their scale and their zero point, which follow from their range."""
-    none, most, one = map(_make_single, (0.0, 255.0, 1.0))
-    high = relax.op.maximum(none, _reduce_to_extreme(bb, relax.op.max, data))
-    low = relax.op.minimum(none, _reduce_to_extreme(bb, relax.op.min, data))
+    """Quantize data to uint8 by their range; returns (data, scale, zero point)."""
+    origin, step_count, unit_scale = map(_make_single, (0.0, 255.0, 1.0))
+    high = relax.op.maximum(origin, _reduce_to_extreme(bb, relax.op.max, data))
+    low = relax.op.minimum(origin, _reduce_to_extreme(bb, relax.op.min, data))
     span = bb.normalize(relax.op.subtract(high, low))
-    empty = relax.op.equal(span, none)
-    scale = relax.op.where(empty, one, relax.op.divide(span, most))
+    empty = relax.op.equal(span, origin)
+    scale = relax.op.where(empty, unit_scale, relax.op.divide(span, step_count))
     scale = bb.normalize(scale)
     zero = relax.op.divide(relax.op.negative(low), scale)
     zero = bb.normalize(relax.op.round(relax.op.clip(zero, 0, 255)))
@@ -66,33 +66,33 @@ def quantize_to_range(bb: BlockBuilder, data: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _reduce_to_extreme(bb: BlockBuilder, op: Callable[..., Expr], data: Expr) -> Expr:
-    """Reduce to one number, over neighbours in memory last: till then, vectors stay whole."""
+    """Reduce to a scalar, the innermost axis last: until then, reductions are vectorized."""
     rank = data.ty.ndim
-    last = 1 if rank in _IMAGES else rank - 1  # the channels, last in the layout of processors
+    last = 1 if rank in _IMAGES else rank - 1  # the channels, innermost in CPU layouts
     outer = [axis for axis in range(rank) if axis != last]
     rows = bb.normalize(op(data, outer)) if outer else data
     return bb.normalize(op(rows))
 
 
 def _quantize_tensor(
-    bb: BlockBuilder, given: Operands, wanted: str | None, dtypes: tuple[str, ...]
+    bb: BlockBuilder, operands: Operands, output_dtype: str | None, dtypes: tuple[str, ...]
 ) -> Expr | None:
-    data, _, zero = given
-    dtype = wanted or ("uint8" if zero is None else str(zero.ty.dtype))
+    data, _, zero = operands
+    dtype = output_dtype or ("uint8" if zero is None else str(zero.ty.dtype))
     if dtype not in dtypes or str(data.ty.dtype) != "float32":
         return None
-    return _round_to_steps(bb, given, dtype)
+    return _round_to_steps(bb, operands, dtype)
 
 
-def _round_to_steps(bb: BlockBuilder, given: Operands, dtype: str) -> Expr:
-    """Return float32 divided by a scale and rounded, plus a zero point, within a dtype."""
-    data, scale, zero = given
+def _round_to_steps(bb: BlockBuilder, operands: Operands, dtype: str) -> Expr:
+    """Quantize float32: divide by the scale, round, add the zero point, saturate to a dtype."""
+    data, scale, zero = operands
     steps, bounds = relax.op.round(relax.op.divide(data, scale)), np.iinfo(dtype)
     known_zero = _read_zero_point(zero)
     if known_zero is None:
         steps = relax.op.add(steps, relax.op.astype(zero, "float32"))
         return bb.normalize(relax.op.astype(_clip_values(steps, bounds.min, bounds.max), dtype))
-    # Rounded within constants and then made whole, which processors do at once: see `elementary`.
+    # Round and clip by constants, then convert: one instruction each, see `elementary`.
     steps = _clip_values(steps, bounds.min - known_zero, bounds.max - known_zero)
     steps = relax.op.astype(steps, _SUMS)
     if known_zero:
@@ -101,7 +101,7 @@ def _round_to_steps(bb: BlockBuilder, given: Operands, dtype: str) -> Expr:
 
 
 def _clip_values(values: Expr, least: int, most: int) -> Expr:
-    """Return values within two bounds. No layout gets past `clip`."""
+    """Clip values by minimum and maximum: layout transformations do not pass `clip`."""
     values = relax.op.maximum(values, _make_single(least))
     return relax.op.minimum(values, _make_single(most))
 
@@ -111,7 +111,7 @@ def _make_single(value: float) -> GenericConst:
 
 
 def _read_zero_point(zero: Expr | None) -> int | None:
-    """Return a zero point that is one constant, 0 if there is none; None for another."""
+    """Return a constant scalar zero point, 0 if it is absent; None for others."""
     if zero is None:
         return 0
     return int(zero.value.numpy().item()) if _is_one(zero) else None
@@ -122,90 +122,90 @@ def _is_one(values: Expr | None) -> TypeGuard[GenericConst]:
 
 
 def _dequantize_tensor(
-    bb: BlockBuilder, given: Operands, wanted: str | None, dtypes: tuple[str, ...]
+    bb: BlockBuilder, operands: Operands, output_dtype: str | None, dtypes: tuple[str, ...]
 ) -> Expr | None:
-    data, scale, zero = given
-    if str(data.ty.dtype) not in (*dtypes, _SUMS) or wanted not in (None, "float32"):
+    data, scale, zero = operands
+    if str(data.ty.dtype) not in (*dtypes, _SUMS) or output_dtype not in (None, "float32"):
         return None
     if str(scale.ty.dtype) != "float32":
         return None
-    whole = relax.op.astype(data, _SUMS)
+    integers = relax.op.astype(data, _SUMS)
     if zero is not None:
-        whole = relax.op.subtract(whole, relax.op.astype(zero, _SUMS))
-    return bb.normalize(relax.op.multiply(relax.op.astype(whole, "float32"), scale))
+        integers = relax.op.subtract(integers, relax.op.astype(zero, _SUMS))
+    return bb.normalize(relax.op.multiply(relax.op.astype(integers, "float32"), scale))
 
 
 def _replace_steps(converter: type[onnx_frontend.OnnxOpConverter], steps: Steps) -> Converter:
-    """Return a converter that takes these steps where it can, and is TVM's otherwise."""
+    """Return TVM's converter, with these steps tried first."""
 
-    def replaced(original: Convert) -> Convert:
+    def wrap(original: Convert) -> Convert:
         def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
             if attr.get("block_size"):
                 return _convert_blocks(bb, inputs, attr, converter.__name__, steps)
-            made = None
+            result = None
             if not attr.get("output_dtype"):
-                laid = _align_operands(bb, inputs, int(attr.get("axis", 1)))
-                made = steps(bb, laid, None, _BYTES)
-            return original(bb, inputs, attr, params) if made is None else made
+                aligned_operands = _align_operands(bb, inputs, int(attr.get("axis", 1)))
+                result = steps(bb, aligned_operands, None, _BYTES)
+            return original(bb, inputs, attr, params) if result is None else result
 
         return convert
 
     names = [name for name in vars(converter) if name.startswith("_impl_v")]
-    versions = {name: staticmethod(replaced(getattr(converter, name))) for name in names}
-    made: Any = type(converter.__name__, (converter,), versions)
-    return made
+    versions = {name: staticmethod(wrap(getattr(converter, name))) for name in names}
+    converter_type: Any = type(converter.__name__, (converter,), versions)
+    return converter_type
 
 
 def _align_operands(bb: BlockBuilder, inputs: Inputs, axis: int) -> Operands:
-    """Return data, scale and zero point, the latter two laid along the axis they are for."""
+    """Return data, scale and zero point, the latter two reshaped to broadcast along their axis."""
     data, scale, zero = inputs[0], inputs[1], find_optional_input(inputs, 2)
     rank = data.ty.ndim
 
-    def laid(values: Expr) -> Expr:
+    def align(values: Expr) -> Expr:
         if values.ty.ndim != 1:
             return values
-        one = int(values.ty.shape.values[0]) == 1
+        is_single = int(values.ty.shape.values[0]) == 1
         if _is_one(values):
             return operand_facts.make_constant(values.value.numpy().reshape(()))
-        shape = [] if one else [-1 if at == axis % rank else 1 for at in range(rank)]
+        shape = [] if is_single else [-1 if at == axis % rank else 1 for at in range(rank)]
         return bb.normalize(relax.op.reshape(values, shape))
 
-    return data, laid(scale), None if zero is None else laid(zero)
+    return data, align(scale), None if zero is None else align(zero)
 
 
 def _convert_blocks(
     bb: BlockBuilder, inputs: Inputs, attr: Attributes, kind: str, steps: Steps
 ) -> Expr:
-    """Convert where a scale is for some elements in a row; raise `ModelError` for other types."""
-    wanted = attr.get("output_dtype")
+    """Convert blocked quantization; raises `ModelError` for unsupported dtypes."""
+    output_type = attr.get("output_dtype")
     dtype = (
-        to_dtype_name(wanted, f"what {operand_facts.quote_node_name(attr)} returns")
-        if wanted
+        to_dtype_name(output_type, f"what {operand_facts.quote_node_name(attr)} returns")
+        if output_type
         else None
     )
-    made = steps(bb, _spread_blocks(bb, inputs, attr), dtype, _IN_BLOCKS)
-    if made is None or attr.get("precision"):
+    result = steps(bb, _spread_blocks(bb, inputs, attr), dtype, _IN_BLOCKS)
+    if result is None or attr.get("precision"):
         raise ModelError(
             f"{kind} {operand_facts.quote_node_name(attr)} in blocks of such types is not supported"
         )
-    return made
+    return result
 
 
 def _spread_blocks(bb: BlockBuilder, inputs: Inputs, attr: Attributes) -> Operands:
-    """Return data, scale and zero point, the latter two once for each element of a block."""
+    """Return data, scale and zero point, the latter two repeated for each element of a block."""
     data, scale, zero = inputs[0], inputs[1], find_optional_input(inputs, 2)
     axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
-    what = f"data of {operand_facts.quote_node_name(attr)}"
-    size = operand_facts.require_shape(data, what)[axis]
+    label = f"data of {operand_facts.quote_node_name(attr)}"
+    size = operand_facts.require_shape(data, label)[axis]
 
-    def repeated(values: Expr) -> Expr:
-        sizes = operand_facts.require_shape(values, what)
+    def repeat(values: Expr) -> Expr:
+        sizes = operand_facts.require_shape(values, label)
         if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
-            raise ModelError(f"{what} has {size} elements, which are not the blocks of its scale")
+            raise ModelError(f"{label} has {size} elements, which are not the blocks of its scale")
         blocks = operand_facts.make_constant(np.arange(size) // block)
         return bb.normalize(relax.op.take(values, blocks, axis))
 
-    return data, repeated(scale), None if zero is None else repeated(zero)
+    return data, repeat(scale), None if zero is None else repeat(zero)
 
 
 OPERATORS: Final = (

@@ -1,4 +1,4 @@
-"""Operators whose results are drawn at random: no build could be verified."""
+"""Random operators, which are rejected: a build could not be verified."""
 
 from typing import Final
 

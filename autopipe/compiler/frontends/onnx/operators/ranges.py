@@ -1,4 +1,4 @@
-"""Range: numbers in even steps."""
+"""Range: an arithmetic sequence."""
 
 from typing import Final
 
@@ -29,11 +29,11 @@ from autopipe.errors import ModelError
 def _count_between_known_numbers(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Range of whole numbers."""
-    known = [one.reshape(-1)[0] for one in numbers[:3] if one is not None]
-    if len(known) < len(numbers[:3]):
+    """Convert Range with integer start, limit and step known as sizes; None otherwise."""
+    range_parts = [one.reshape(-1)[0] for one in numbers[:3] if one is not None]
+    if len(range_parts) < len(numbers[:3]):
         return None
-    start, limit, step = known
+    start, limit, step = range_parts
     dtype = str(inputs[0].ty.dtype)
     if dtype.startswith("float"):
         parts = (start, limit, step)
@@ -44,7 +44,7 @@ def _count_between_known_numbers(
         return None
     if not isinstance(step, int) or step == 0:
         raise ModelError(
-            f"{describe_node('Range', attr)} counts by steps or parts that are open; "
+            f"{describe_node('Range', attr)} has a dynamic step; "
             f"{advise_on_sizes((start, limit, step))}"
         )
     span = limit - start if step > 0 else start - limit
@@ -67,7 +67,7 @@ def _count_between_known_numbers(
 def convert_dynamic_range(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Range between numbers that are computed."""
+    """Convert Range with computed start, limit or step."""
     if all(one is not None for one in numbers[:3]):
         return _count_between_known_numbers(extents, bb, inputs, numbers, attr)
     start, limit, step = (bb.emit(relax.op.reshape(one, [1])) for one in inputs[:3])
@@ -80,14 +80,14 @@ def convert_dynamic_range(
         steps = bb.emit(relax.op.negative(back))
     count = bb.emit(relax.op.astype(steps, "int64"))
     count = bb.emit(relax.op.maximum(count, relax.const([0], "int64")))
-    (found,) = extents.read(bb, count, read_node_name(attr))
+    (length,) = extents.read(bb, count, read_node_name(attr))
 
-    def compute(start: te.Tensor, step: te.Tensor, found: Expr) -> te.Tensor:
+    def compute(start: te.Tensor, step: te.Tensor, length: Expr) -> te.Tensor:
         return te.compute(
-            [found], lambda at: start[0] + tirx.Cast(dtype, at) * step[0], name="range"
+            [length], lambda at: start[0] + tirx.Cast(dtype, at) * step[0], name="range"
         )
 
-    return bb.emit_te(compute, start, step, found, primfunc_name_hint="range")
+    return bb.emit_te(compute, start, step, length, primfunc_name_hint="range")
 
 
 OPERATORS: Final = (

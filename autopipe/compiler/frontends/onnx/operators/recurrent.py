@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN, which TVM has no converters for.
 
-What of a layer does not wait for the step before, the product of all inputs with their weights and
-the biases, is one matrix product for all steps and both directions. The steps are one PrimFunc.
+The input projection, which does not depend on the previous step, is one matrix product for all
+steps and both directions, with the biases. The steps are one PrimFunc.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,17 +35,17 @@ from autopipe.errors import ModelError
 
 _INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 _SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
-"""What `DynamicQuantizeLSTM` takes after these."""
+"""The further inputs of `DynamicQuantizeLSTM`."""
 _BYTES: Final = ("W", "R")
-"""What it takes as bytes."""
+"""Its int8 inputs."""
 _BATCH_FIRST: Final = {"X": [1, 0, 2], "initial_h": [1, 0, 2], "initial_c": [1, 0, 2]}
-"""How the inputs of `layout` 1 become those of `layout` 0."""
+"""Permutations of the inputs from `layout` 1 to `layout` 0."""
 _WIDE: Final = {"float32": "float32", "float64": "float64", "float16": "float32"}
-"""The dtype that a layer of another is computed in."""
+"""The compute dtype of a layer by its dtype, if they differ."""
 
 
 class _Recurrent(onnx_frontend.OnnxOpConverter):
-    """A layer of any kind."""
+    """The converter of LSTM, GRU and RNN."""
 
     kind = ""
 
@@ -53,12 +53,12 @@ class _Recurrent(onnx_frontend.OnnxOpConverter):
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        given = {
+        operands = {
             name: value
             for name, value in zip(_INPUTS, list(inputs), strict=False)
             if value is not None
         }
-        return _Layer(bb, cls.kind, given, attr).convert()
+        return _Layer(bb, cls.kind, operands, attr).convert()
 
 
 class _Layer:
@@ -68,24 +68,26 @@ class _Layer:
         self,
         bb: BlockBuilder,
         kind: str,
-        given: Mapping[str, Expr],
+        operands: Mapping[str, Expr],
         attr: Attributes,
         *,
         rounded: bool = False,
     ) -> None:
         self._bb, self._attributes = bb, attr
-        self._dtype = str(given["X"].ty.dtype)
+        self._dtype = str(operands["X"].ty.dtype)
         self._batch_first = bool(attr.get("layout", 0))
-        self._given = dict(given)
+        self._operands = dict(operands)
         if self._batch_first:
             for name, order in _BATCH_FIRST.items():
-                if name in given:
-                    self._given[name] = self._emit_value(relax.op.permute_dims(given[name], order))
+                if name in operands:
+                    self._operands[name] = self._emit_value(
+                        relax.op.permute_dims(operands[name], order)
+                    )
         shapes = {
             name: tuple(operand_facts.read_extents(value.ty, f"{kind}: input {name}"))
-            for name, value in self._given.items()
+            for name, value in self._operands.items()
         }
-        x = self._given["X"].ty.shape.values
+        x = self._operands["X"].ty.shape.values
         self._sizes = x[0], x[1] if len(x) > 1 else x[0]
         self._node = RecurrentNode(kind, attr, shapes)
         self._lengths = self._read_lengths(shapes["X"][0] if shapes["X"] else 0)
@@ -96,65 +98,65 @@ class _Layer:
             rounded=rounded,
         )
         as_they_are = {"sequence_lens", *(_BYTES if rounded else ())}
-        for name, value in self._given.items():  # in order, so that each import is the same
+        for name, value in self._operands.items():  # in order, so that imports are deterministic
             if name not in as_they_are:
-                self._given[name] = self._cast_value(value, self._form.dtype)
+                self._operands[name] = self._cast_value(value, self._form.dtype)
 
     def convert(self) -> Expr:
-        """Return the outputs of the layer."""
+        """Convert the layer and return its outputs."""
         return self._arrange_outputs(self._call_loops(self._form, self._project_input()))
 
     def _project_input(self) -> Expr:
-        """Return the input's part of all sums: [steps, batch, directions * gates * hidden]."""
-        form, w = self._form, self._given["W"]
+        """Compute the input projection: [steps, batch, directions * gates * hidden]."""
+        form, w = self._form, self._operands["W"]
         columns = self._emit_value(relax.op.reshape(w, [form.columns, -1]))
         columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
-        product = self._emit_value(relax.op.matmul(self._given["X"], columns))
+        product = self._emit_value(relax.op.matmul(self._operands["X"], columns))
         bias = self._combine_biases()
         return product if bias is None else self._emit_value(relax.op.add(product, bias))
 
     def _combine_biases(self) -> Expr | None:
-        """Return the biases that are added to the product, or None if there are none."""
-        if "B" not in self._given:
+        """Return the sum of input and recurrent biases, or None if the layer has none."""
+        if "B" not in self._operands:
             return None
         form, half = self._form, self._form.gates * self._form.hidden
-        of_input = self._slice_columns("B", 0, half)
-        # what is reset with the state is added to it step by step
-        added = half - form.hidden if form.reset_after else half
-        of_state = self._slice_columns("B", half, half + added)
-        if added < half:
-            none = relax.op.zeros((len(form.directions), half - added), form.dtype)
-            of_state = self._emit_value(relax.op.concat([of_state, self._emit_value(none)], 1))
-        total = self._emit_value(relax.op.add(of_input, of_state))
+        input_bias = self._slice_columns("B", 0, half)
+        # with `linear_before_reset`, the bias of the candidate gate is added in each step
+        added_columns = half - form.hidden if form.reset_after else half
+        state_bias = self._slice_columns("B", half, half + added_columns)
+        if added_columns < half:
+            none = relax.op.zeros((len(form.directions), half - added_columns), form.dtype)
+            state_bias = self._emit_value(relax.op.concat([state_bias, self._emit_value(none)], 1))
+        total = self._emit_value(relax.op.add(input_bias, state_bias))
         return self._emit_value(relax.op.reshape(total, [form.columns]))
 
     def _slice_columns(self, name: str, start: int, end: int) -> Expr:
-        """Return some columns of an input."""
-        return self._emit_value(relax.op.strided_slice(self._given[name], [1], [start], [end]))
+        """Slice columns [start, end) of an input."""
+        return self._emit_value(relax.op.strided_slice(self._operands[name], [1], [start], [end]))
 
     def _list_state_weights(self) -> dict[str, Expr]:
-        """Return the recurrent weights and what the loops are to know of them."""
-        return {"r": self._emit_value(relax.op.permute_dims(self._given["R"], [0, 2, 1]))}
+        """Return the recurrent weights and their quantization parameters, by loop input."""
+        return {"r": self._emit_value(relax.op.permute_dims(self._operands["R"], [0, 2, 1]))}
 
     def _call_loops(self, form: Recurrence, products: Expr) -> Expr:
-        """Return the results of the steps."""
-        given: dict[str, Expr | None] = {
+        """Call the PrimFunc of the steps."""
+        loop_inputs: dict[str, Expr | None] = {
             "x": products,
-            "p": self._given.get("P"),
+            "p": self._operands.get("P"),
             "lengths": self._lengths,
         }
-        given |= self._list_state_weights()
+        loop_inputs |= self._list_state_weights()
         for name in form.states:
-            given[name] = self._given.get(f"initial_{name}")
-        if "bias" in form.inputs and "B" in self._given:
+            loop_inputs[name] = self._operands.get(f"initial_{name}")
+        if "bias" in form.inputs and "B" in self._operands:
             size = 2 * form.gates * form.hidden
-            given["bias"] = self._slice_columns("B", size - form.hidden, size)
+            loop_inputs["bias"] = self._slice_columns("B", size - form.hidden, size)
         arguments = [
             self._emit_value(relax.op.zeros(self._fill_shape(name, shape), dtype))
             if value is None
             else value
             for name, (shape, dtype) in form.inputs.items()
-            for value in (given.get(name),)
+            for value in (loop_inputs.get(name),)
         ]
         results = [
             relax.TensorType(self._fill_shape(name, shape), form.dtype)
@@ -179,8 +181,8 @@ class _Layer:
         return relax.Tuple(outputs)
 
     def _read_lengths(self, steps: int) -> Expr | None:
-        """Return the lengths of the sequences, or None where each takes all steps."""
-        lengths = self._given.get("sequence_lens")
+        """Return the lengths of the sequences, or None if all have all steps."""
+        lengths = self._operands.get("sequence_lens")
         if not isinstance(lengths, GenericConst):
             return lengths
         values = lengths.value.numpy()
@@ -203,32 +205,32 @@ class _Layer:
 
 
 class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
-    """onnxruntime's LSTM of bytes: weights of bytes, and inputs and states rounded like bytes."""
+    """onnxruntime's DynamicQuantizeLSTM: int8 weights, inputs and states quantized to uint8."""
 
     @classmethod
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         names = (*_INPUTS, *_SCALES)
-        given = {
+        operands = {
             name: value
             for name, value in zip(names, list(inputs), strict=False)
             if value is not None
         }
         weights = {}
         for name in _BYTES:
-            scale, zero = given.pop(f"{name}_scale"), given.pop(f"{name}_zero_point")
-            weights[name] = _read_weights(bb, name, given[name], scale, zero)
-            given[name] = weights[name].values
-        return _ByteLayer(bb, weights, given, attr).convert()
+            scale, zero = operands.pop(f"{name}_scale"), operands.pop(f"{name}_zero_point")
+            weights[name] = _read_weights(bb, name, operands[name], scale, zero)
+            operands[name] = weights[name].values
+        return _ByteLayer(bb, weights, operands, attr).convert()
 
 
 @dataclass(frozen=True, slots=True)
 class _ByteWeights:
-    """Weights of bytes."""
+    """Int8 weights."""
 
     values: Expr
-    """[directions, columns, terms], as the weights of an LSTM are."""
+    """[directions, columns, terms], as the weights of an LSTM."""
     scale: Expr
     """[directions, columns]."""
     zero: Expr
@@ -236,24 +238,24 @@ class _ByteWeights:
 
 
 class _ByteLayer(_Layer):
-    """The conversion of a layer that multiplies bytes."""
+    """The conversion of a layer with int8 products."""
 
     def __init__(
         self,
         bb: BlockBuilder,
         weights: Mapping[str, _ByteWeights],
-        given: Mapping[str, Expr],
+        operands: Mapping[str, Expr],
         attr: Attributes,
     ) -> None:
         self._weights = weights
-        super().__init__(bb, "LSTM", given, attr, rounded=True)
+        super().__init__(bb, "LSTM", operands, attr, rounded=True)
 
     def _project_input(self) -> Expr:
         form, weights = self._form, self._weights["W"]
         columns = self._emit_value(relax.op.reshape(weights.values, [form.columns, -1]))
         columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
         scale, zero = (_lay_out(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
-        values, step, point = quantize_to_range(self._bb, self._given["X"])
+        values, step, point = quantize_to_range(self._bb, self._operands["X"])
         sums = MatMulInteger._impl_v10(
             self._bb, [values, columns, point, zero], self._attributes, ({}, {})
         )
@@ -282,27 +284,27 @@ class _ByteLayer(_Layer):
 def _read_weights(
     bb: BlockBuilder, name: str, values: Expr, scale: Expr, zero: Expr
 ) -> _ByteWeights:
-    """Return weights of bytes [directions, inputs, columns] as a layer takes them."""
+    """Transpose int8 weights [directions, inputs, columns]; scale and zero point are per column."""
     shape = tuple(operand_facts.require_shape(values, f"DynamicQuantizeLSTM: input {name}"))
-    for what, tensor in (("scale", scale), ("zero_point", zero)):
+    for suffix, tensor in (("scale", scale), ("zero_point", zero)):
         sizes = tuple(
-            operand_facts.require_shape(tensor, f"DynamicQuantizeLSTM: input {name}_{what}")
+            operand_facts.require_shape(tensor, f"DynamicQuantizeLSTM: input {name}_{suffix}")
         )
         if sizes not in {shape[:1], (shape[0], shape[-1])}:
             raise ModelError(
-                f"DynamicQuantizeLSTM: input {name}_{what} has shape {list(sizes)}, which fits no"
+                f"DynamicQuantizeLSTM: input {name}_{suffix} has shape {list(sizes)}, which fits no"
                 f" weights of {list(shape)}"
             )
     ways, _, columns = shape
-    laid = [
+    layouts = [
         _lay_out(bb, _lay_out(bb, tensor, [ways, -1]), [ways, columns], wide=True)
         for tensor in (scale, zero)
     ]
-    return _ByteWeights(bb.emit(relax.op.permute_dims(values, [0, 2, 1])), *laid)
+    return _ByteWeights(bb.emit(relax.op.permute_dims(values, [0, 2, 1])), *layouts)
 
 
 def _lay_out(bb: BlockBuilder, tensor: Expr, shape: list[int], *, wide: bool = False) -> Expr:
-    """Return a tensor in another shape, repeated if that is `wide`; a constant stays one."""
+    """Reshape a tensor, or broadcast it if `wide`; a constant stays constant."""
     if isinstance(tensor, GenericConst):
         values = tensor.value.numpy()
         values = np.broadcast_to(values, shape) if wide else values.reshape(shape)
@@ -312,9 +314,9 @@ def _lay_out(bb: BlockBuilder, tensor: Expr, shape: list[int], *, wide: bool = F
 
 
 def _make_converter(kind: str) -> Converter:
-    """Return the converter of one kind of layers."""
-    made: Any = type(kind, (_Recurrent,), {"kind": kind})
-    return made
+    """Return the converter of LSTM, GRU or RNN."""
+    converter_type: Any = type(kind, (_Recurrent,), {"kind": kind})
+    return converter_type
 
 
 OPERATORS: Final = (

@@ -26,25 +26,25 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 Step = Callable[[BlockBuilder, Expr], Expr]
-"""Computes a tensor elementwise, given a builder."""
+"""Emits an elementwise operator: (block builder, data)."""
 _INF: Final = math.inf
 _SUM: Final = relax.op.sum
 _LOGARITHMS: Final = ("ReduceLogSum", "ReduceLogSumExp")
-"""Not defined for integers since opset 28."""
+"""Reductions that are not defined for integers since opset 28."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxReduction:
-    """A reduction as three steps: each element, their combination, the result."""
+    """A reduction as three steps: elementwise preparation, combination, elementwise finish."""
 
     combine: Callable[..., Expr]
-    """Relax's operator; it takes data, axes and whether they stay with size 1."""
+    """Relax's operator: (data, axes, keepdims)."""
     identity: float
     """The result over no elements."""
     prepare: Step = lambda _, data: data
     finish: Step = lambda _, data: data
     unreduced: Step = lambda _, data: data
-    """The result of each element where no axis is reduced."""
+    """The elementwise result if no axis is reduced."""
 
 
 def _square_elements(bb: BlockBuilder, data: Expr) -> Expr:
@@ -60,7 +60,7 @@ def _take_logarithms(bb: BlockBuilder, data: Expr) -> Expr:
 
 
 def _square_root(bb: BlockBuilder, data: Expr) -> Expr:
-    """Return the square root, of integers the integer below it."""
+    """Compute the square root, rounded down for integers."""
     dtype = str(data.ty.dtype)
     if dtype.startswith("float"):
         return bb.normalize(relax.op.sqrt(data))
@@ -82,7 +82,7 @@ KINDS: Final = {
     "ReduceSum": OnnxReduction(_SUM, 0),
     "ReduceSumSquare": OnnxReduction(_SUM, 0, prepare=_square_elements, unreduced=_square_elements),
 }
-"""Reductions by operator. The mean of no elements is left open; onnxruntime has 0."""
+"""Reductions by operator. The mean of no elements is undefined in ONNX; onnxruntime has 0."""
 
 
 def _convert_reduction(
@@ -107,44 +107,48 @@ def _convert_reduction(
         return relax.op.astype(bb.normalize(kind.combine(narrow, axes, keepdims)), "bool")
     if op == "ReduceMean" and not dtype.startswith("float"):
         return _compute_integer_mean(bb, data, axes, keepdims=keepdims)
-    combined = bb.normalize(kind.combine(kind.prepare(bb, data), axes, keepdims))
-    return kind.finish(bb, combined)
+    reduced_data = bb.normalize(kind.combine(kind.prepare(bb, data), axes, keepdims))
+    return kind.finish(bb, reduced_data)
 
 
 def _make_converter(op: str) -> Converter:
-    """Return a converter of all definitions, which differ in where the axes are."""
+    """Return a converter for all opsets: axes are an attribute or an input."""
 
     def convert(
         _: type, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         return _convert_reduction(op, bb, inputs, attr, params)
 
-    made: Any = type(op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)})
-    return made
+    converter_type: Any = type(
+        op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)}
+    )
+    return converter_type
 
 
 def _read_axes(inputs: Inputs, attr: Attributes, params: Parameters) -> list[int] | None:
-    """Return the axes that are named, None if none are."""
-    if (given := find_optional_input(inputs, 1)) is None:
+    """Return the axes of the attribute or the input, None if there are none."""
+    if (axes_input := find_optional_input(inputs, 1)) is None:
         axes: Sequence[int] = attr.get("axes") or ()
     else:
-        what = f"what says which axes {operand_facts.quote_node_name(attr)} reduces"
-        axes = operand_facts.require_values(given, params, what).reshape(-1).tolist()
+        label = f"what says which axes {operand_facts.quote_node_name(attr)} reduces"
+        axes = operand_facts.require_values(axes_input, params, label).reshape(-1).tolist()
     return [int(axis) for axis in axes] or None
 
 
 def _find_empty_shape(data: Expr, axes: list[int] | None, *, keepdims: bool) -> list[Size] | None:
-    """Return the shape of the result if an axis without elements is reduced, else None."""
+    """Return the output shape if an axis of size 0 is reduced, else None."""
     sizes = list(getattr(data.ty.shape, "values", None) or ())
-    reduced = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
-    if not any(isinstance(sizes[axis], tirx.IntImm) and int(sizes[axis]) == 0 for axis in reduced):
+    reduced_axes = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
+    if not any(
+        isinstance(sizes[axis], tirx.IntImm) and int(sizes[axis]) == 0 for axis in reduced_axes
+    ):
         return None
-    left = [None if axis in reduced else size for axis, size in enumerate(sizes)]
-    return [1 if size is None else size for size in left if keepdims or size is not None]
+    kept_sizes = [None if axis in reduced_axes else size for axis, size in enumerate(sizes)]
+    return [1 if size is None else size for size in kept_sizes if keepdims or size is not None]
 
 
 def _make_number(value: float, dtype: str) -> GenericConst:
-    """Return a constant; of an infinity, integers have their last number."""
+    """Create a constant; in an integer dtype, infinity becomes the extreme integer."""
     if dtype == "bool":
         return relax.const(value > 0, dtype)
     if math.isinf(value) and not dtype.startswith("float"):
@@ -156,7 +160,7 @@ def _make_number(value: float, dtype: str) -> GenericConst:
 def _compute_integer_mean(
     bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool
 ) -> Expr:
-    """Return the mean of integers, rounded towards 0; their sum is of 64 bits."""
+    """Compute the mean of integers with int64 sums, rounded towards 0."""
     dtype = str(data.ty.dtype)
     wide = "uint64" if dtype.startswith("u") else "int64"
     sizes = operand_facts.require_shape(data, "what ReduceMean takes integers from")
@@ -170,9 +174,9 @@ def _compute_integer_mean(
 def _compute_log_sum_exp(
     bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool
 ) -> Expr:
-    """Return the logarithm of the sum of exponentials, none of which overflows.
+    """Compute the logarithm of the sum of exponentials without overflow.
 
-    Where the largest number is infinite, nothing is subtracted: inf - inf is no number.
+    If the maximum is infinite, nothing is subtracted: inf - inf is NaN.
     """
     most = bb.normalize(relax.op.max(data, axes, keepdims=True))
     zero = relax.const(0, str(data.ty.dtype))

@@ -20,7 +20,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Shrink(onnx_frontend.OnnxOpConverter):
-    """Shrink; of integers it is computed in float32, as its attributes are."""
+    """Shrink; integers are computed in float32, the dtype of its attributes."""
 
     @classmethod
     def _impl_v9(
@@ -32,19 +32,19 @@ class Shrink(onnx_frontend.OnnxOpConverter):
             data = bb.normalize(relax.op.astype(data, "float32"))
         number = make_scalar_factory(data)
         bias, edge = float(attr.get("bias", 0.0)), float(attr.get("lambd", 0.5))
-        less = bb.normalize(relax.op.subtract(data, number(bias)))
-        more = bb.normalize(relax.op.add(data, number(bias)))
+        minus_bias = bb.normalize(relax.op.subtract(data, number(bias)))
+        plus_bias = bb.normalize(relax.op.add(data, number(bias)))
         above, below = (
             bb.normalize(compare(data, number(bound)))
             for compare, bound in ((relax.op.greater, edge), (relax.op.less, -edge))
         )
-        shrunk = bb.normalize(relax.op.where(below, more, number(0.0)))
-        shrunk = bb.normalize(relax.op.where(above, less, shrunk))
+        shrunk = bb.normalize(relax.op.where(below, plus_bias, number(0.0)))
+        shrunk = bb.normalize(relax.op.where(above, minus_bias, shrunk))
         return shrunk if dtype.startswith("float") else relax.op.astype(shrunk, dtype)
 
 
 class ThresholdedRelu(onnx_frontend.OnnxOpConverter):
-    """ThresholdedRelu of any float; a product with 0 would make nan of an infinity."""
+    """ThresholdedRelu of any float; a product with 0 would convert infinity to NaN."""
 
     @classmethod
     def _impl_v1(
@@ -56,7 +56,7 @@ class ThresholdedRelu(onnx_frontend.OnnxOpConverter):
 
 
 class PRelu(onnx_frontend.OnnxOpConverter):
-    """PRelu of any dtype, its slope of any shape that is broadcast to that of the data."""
+    """PRelu of any dtype, with a slope of any shape that broadcasts to that of the data."""
 
     @classmethod
     def _impl_v1(
@@ -66,7 +66,7 @@ class PRelu(onnx_frontend.OnnxOpConverter):
 
 
 class LeakyRelu(onnx_frontend.LeakyRelu):
-    """LeakyRelu that makes NaN of -inf where its slope is 0, of which TVM's operator makes 0."""
+    """LeakyRelu that returns NaN for -inf with slope 0, where TVM's operator returns 0."""
 
     @classmethod
     def _impl_v1(
@@ -78,10 +78,10 @@ class LeakyRelu(onnx_frontend.LeakyRelu):
 
 
 def _scale_negatives(bb: BlockBuilder, data: Expr, slope: Expr) -> Expr:
-    """Return the data, and their products with the slope where they are below zero."""
-    scaled = bb.normalize(relax.op.multiply(data, slope))
+    """Multiply negative elements by the slope."""
+    scaled_data = bb.normalize(relax.op.multiply(data, slope))
     zero = relax.const(0, str(data.ty.dtype))
-    return relax.op.where(bb.normalize(relax.op.less(data, zero)), scaled, data)
+    return relax.op.where(bb.normalize(relax.op.less(data, zero)), scaled_data, data)
 
 
 OPERATORS: Final = (

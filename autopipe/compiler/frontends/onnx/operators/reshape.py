@@ -34,65 +34,78 @@ _ZERO: Final = relax.const(0, "int64")
 def _reshape_to_known_sizes(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Reshape, its open sizes told."""
+    """Convert Reshape with sizes that are known as expressions of dynamic dimensions."""
     if numbers[1] is None:
         return None
     before = extents.shape(inputs[0], describe_node("Reshape", attr))
-    wanted = list(numbers[1])
+    target_sizes = list(numbers[1])
     if not attr.get("allowzero", 0):
-        wanted = [before[at] if is_number(size, 0) else size for at, size in enumerate(wanted)]
-    rest = [at for at, size in enumerate(wanted) if is_number(size, -1)]
-    for at in rest:
-        others = [size for size in wanted if not is_number(size, -1)]
-        wanted[at] = extents.simple(_find_remaining_size(extents, before, others))
-    return relax.op.reshape(inputs[0], to_shape(wanted))
+        target_sizes = [
+            before[at] if is_number(size, 0) else size for at, size in enumerate(target_sizes)
+        ]
+    open_places = [at for at, size in enumerate(target_sizes) if is_number(size, -1)]
+    for at in open_places:
+        known_sizes = [size for size in target_sizes if not is_number(size, -1)]
+        target_sizes[at] = extents.simple(_find_remaining_size(extents, before, known_sizes))
+    return relax.op.reshape(inputs[0], to_shape(target_sizes))
 
 
-def _find_remaining_size(extents: Extents, before: list[Size], others: list[Size]) -> Size:
-    """Return what is left of the elements for one axis beside others."""
-    left, over = list(before), list[Size]()
-    for size in others:
-        same = next((at for at, one in enumerate(left) if extents.equal(one, size)), None)
-        if same is None:
-            over.append(size)
+def _find_remaining_size(extents: Extents, before: list[Size], known_sizes: list[Size]) -> Size:
+    """Return the size of the -1 axis: the number of elements divided by the other sizes."""
+    remaining_sizes, divisors = list(before), list[Size]()
+    for size in known_sizes:
+        match = next(
+            (at for at, one in enumerate(remaining_sizes) if extents.equal(one, size)), None
+        )
+        if match is None:
+            divisors.append(size)
         else:
-            del left[same]
-    if not over:
-        return multiply_sizes(left)
-    return tirx.floordiv(as_int64(multiply_sizes(left)), as_int64(multiply_sizes(over)))
+            del remaining_sizes[match]
+    if not divisors:
+        return multiply_sizes(remaining_sizes)
+    return tirx.floordiv(
+        as_int64(multiply_sizes(remaining_sizes)), as_int64(multiply_sizes(divisors))
+    )
 
 
 def convert_dynamic_reshape(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Reshape to sizes that are computed, where 0 is the size there was and -1 what is left.
+    """Convert Reshape to computed sizes; 0 copies the input's size, -1 is inferred.
 
-    Sizes that do not hold just these elements end a call with an error.
+    Sizes with another product than the number of elements are an error at run time.
     """
     if numbers[1] is not None:
         return _reshape_to_known_sizes(extents, bb, inputs, numbers, attr)
-    what = describe_node("Reshape", attr)
-    data, wanted = inputs[:2]
-    before, count = extents.shape(data, what), operand_facts.require_shape(wanted, what)[0]
+    label = describe_node("Reshape", attr)
+    data, target_sizes = inputs[:2]
+    before, count = extents.shape(data, label), operand_facts.require_shape(target_sizes, label)[0]
     zero, one = _ZERO, relax.const(1, "int64")
     if not attr.get("allowzero", 0):
-        same = extents.put(bb, as_vector_array((before + [0] * count)[:count]), "int64")
-        wanted = bb.emit(relax.op.where(bb.emit(relax.op.equal(wanted, zero)), same, wanted))
-    open_ = bb.emit(relax.op.less(wanted, zero))
-    others = bb.emit(relax.op.prod(bb.emit(relax.op.where(open_, one, wanted)), keepdims=True))
-    others = bb.emit(relax.op.maximum(others, one))
-    whole = as_vector_array([extents.simple(multiply_sizes(before))])
-    elements = extents.put(bb, whole, "int64")
-    rest = bb.emit(relax.op.floor_divide(elements, others))
-    wanted = bb.emit(relax.op.where(open_, rest, wanted))
+        input_sizes = extents.put(bb, as_vector_array((before + [0] * count)[:count]), "int64")
+        target_sizes = bb.emit(
+            relax.op.where(bb.emit(relax.op.equal(target_sizes, zero)), input_sizes, target_sizes)
+        )
+    open_ = bb.emit(relax.op.less(target_sizes, zero))
+    known_product = bb.emit(
+        relax.op.prod(bb.emit(relax.op.where(open_, one, target_sizes)), keepdims=True)
+    )
+    known_product = bb.emit(relax.op.maximum(known_product, one))
+    element_count = as_vector_array([extents.simple(multiply_sizes(before))])
+    elements = extents.put(bb, element_count, "int64")
+    remainder = bb.emit(relax.op.floor_divide(elements, known_product))
+    target_sizes = bb.emit(relax.op.where(open_, remainder, target_sizes))
     sizes = extents.read(
-        bb, wanted, read_node_name(attr), allowed=_hold_elements(bb, wanted, elements)
+        bb,
+        target_sizes,
+        read_node_name(attr),
+        is_allowed=_hold_elements(bb, target_sizes, elements),
     )
     return relax.op.reshape(data, to_shape(sizes))
 
 
 def _hold_elements(bb: BlockBuilder, sizes: Expr, elements: Expr) -> Expr:
-    """Tell whether sizes hold so many elements. Products of floats do not wrap as integers do."""
+    """Emit the test that sizes hold all elements, in floats, which do not wrap like integers."""
     sizes, elements = (bb.emit(relax.op.astype(one, "float64")) for one in (sizes, elements))
     return bb.emit(relax.op.equal(bb.emit(relax.op.prod(sizes, keepdims=True)), elements))
 

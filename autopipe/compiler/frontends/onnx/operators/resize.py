@@ -33,14 +33,14 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
 _OPSET: Final = 19
-"""Of the reference that is asked; nothing changed after it."""
+"""Opset of the reference implementation; later ones are equal."""
 _MOST_WEIGHTS: Final = 2**24
-"""Numbers in the matrix for one axis; more than that are no image."""
+"""Maximum number of weights of one axis, above any real image."""
 _RANKS: Final = (3, 4, 5)
 _TVMS: Final = {
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
 }  # fmt: skip
-"""Ways to find a place in the input that TVM has too."""
+"""Coordinate transformation modes that TVM supports."""
 _CUTS: Final = (np.minimum, np.maximum)
 _PASSED_ON: Final = (
     "antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
@@ -50,14 +50,14 @@ _PASSED_ON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ResizedAxis:
-    """What becomes of one axis."""
+    """The resizing of one axis."""
 
     axis: int
     before: int
     after: int
     scale: float
     region: tuple[float, float]
-    """The part of it that is looked at, for `tf_crop_and_resize`."""
+    """Its region of interest, for `tf_crop_and_resize`."""
 
     @property
     def exact(self) -> bool:
@@ -66,7 +66,7 @@ class _ResizedAxis:
 
 
 class Resize(onnx_frontend.Resize):
-    """Resize by any scale, along any axes."""
+    """Resize with constant scales or sizes, along any axes."""
 
     @classmethod
     def _impl_v10(
@@ -84,12 +84,14 @@ class Resize(onnx_frontend.Resize):
     def _impl_v18(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, given = inputs[0], [find_optional_input(inputs, at) for at in range(1, 4)]
-        numbers = [_read_numbers(value, params) for value in given]
-        named = [
-            value if found != [] else None for value, found in zip(given, numbers, strict=True)
+        data, operands = inputs[0], [find_optional_input(inputs, at) for at in range(1, 4)]
+        numbers = [_read_numbers(value, params) for value in operands]
+        optional_inputs = [
+            value if found != [] else None for value, found in zip(operands, numbers, strict=True)
         ]
-        inputs = onnx_frontend.onnx_input([data, *named])  # before opset 13 absent ones were empty
+        inputs = onnx_frontend.onnx_input(
+            [data, *optional_inputs]
+        )  # before opset 13, absent inputs were empty
         if any(found is None for found in numbers):
             return super()._impl_v18(bb, inputs, attr, params)
         axes = _list_axes([int(dim) for dim in data.ty.shape.values], numbers, attr)
@@ -97,22 +99,22 @@ class Resize(onnx_frontend.Resize):
             return super()._impl_v18(bb, inputs, attr, params)
         if min(axis.after for axis in axes) < 1:
             raise ModelError("Resize to a size of 0 is not supported")
-        moved = [axis for axis in axes if axis.before != axis.after or any(axis.region)]
-        for axis in moved:
+        resized_axes = [axis for axis in axes if axis.before != axis.after or any(axis.region)]
+        for axis in resized_axes:
             data = _resize_axis(bb, data, axis, attr)
         return data
 
 
 class Upsample(onnx_frontend.Upsample):
-    """Upsample, which Resize has taken the place of."""
+    """Upsample, which Resize has replaced."""
 
     @classmethod
     def _impl_v9(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        unknown = _read_text(attr, "mode") not in ("", "nearest", "linear")
-        image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
-        if unknown or image:
+        has_unknown_mode = _read_text(attr, "mode") not in ("", "nearest", "linear")
+        is_scaled_image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
+        if has_unknown_mode or is_scaled_image:
             return super()._impl_v9(bb, inputs, attr, params)
         if "scales" in attr:
             inputs = [inputs[0], operand_facts.make_constant(np.array(attr["scales"], "float32"))]
@@ -122,37 +124,38 @@ class Upsample(onnx_frontend.Upsample):
 def _as_opset_10(
     converter: type[Resize], bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
 ) -> Expr:
-    """Resize by an image and its scales alone, as it was first defined.
+    """Resize with two inputs, image and scales, as in opset 10.
 
-    ONNX left open which neighbour is the nearest. As in onnxruntime it is the one before, and the
-    one behind along an axis that becomes shorter.
+    ONNX left the rounding of `nearest` undefined. As in onnxruntime it is floor for an axis that
+    becomes longer, and ceil for one that becomes shorter.
     """
     image, scales = inputs[:2]
     steps = [(scales, b"floor")]
-    found = operand_facts.read_values(scales, params)
+    scale_values = operand_facts.read_values(scales, params)
     if (
-        found is not None
-        and (found < 1).any()
+        scale_values is not None
+        and (scale_values < 1).any()
         and (_read_text(attr, "mode") or "nearest") == "nearest"
     ):
         shorter, longer = (
-            operand_facts.make_constant(cut(found, found.dtype.type(1))) for cut in _CUTS
+            operand_facts.make_constant(cut(scale_values, scale_values.dtype.type(1)))
+            for cut in _CUTS
         )
         steps = [(shorter, b"ceil"), (longer, b"floor")]
     for scale, nearest in steps:
-        fixed = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
-        given = onnx_frontend.onnx_input([image, None, scale])
-        image = converter._impl_v18(bb, given, {**attr, **fixed}, params)  # noqa: SLF001 - TVM's interface
+        mode_attributes = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
+        operands = onnx_frontend.onnx_input([image, None, scale])
+        image = converter._impl_v18(bb, operands, {**attr, **mode_attributes}, params)  # noqa: SLF001 - TVM's interface
         image = bb.normalize(image)
     return image
 
 
 def _read_numbers(value: Expr | None, params: Parameters) -> list[float] | None:
-    """Return the numbers of a constant, None for what is computed; an absent one has none."""
+    """Return the elements of a constant, None for a computed input; [] for an absent one."""
     if value is None:
         return []
-    found = operand_facts.read_values(value, params)
-    return None if found is None else found.tolist()
+    values = operand_facts.read_values(value, params)
+    return None if values is None else values.tolist()
 
 
 def _list_axes(
@@ -166,15 +169,15 @@ def _list_axes(
     else:
         scales = _find_scales(before, sizes, attr)
         after = [math.floor(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
-    cropped = _read_text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
+    is_cropped = _read_text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
     regions = zip(*(iter([region[: len(places)], region[len(places) :]])), strict=True)
-    ends = list(regions) if cropped and region else [(0.0, 0.0)] * len(places)
-    found = zip(places, before, after, scales, ends, strict=True)
-    return [_ResizedAxis(*axis) for axis in found]
+    ends = list(regions) if is_cropped and region else [(0.0, 0.0)] * len(places)
+    axis_values = zip(places, before, after, scales, ends, strict=True)
+    return [_ResizedAxis(*axis) for axis in axis_values]
 
 
 def _find_scales(before: Sequence[int], sizes: Sequence[float], attr: Attributes) -> list[float]:
-    """Return the scales that lead to the sizes that are asked for, or near to them."""
+    """Return the scales for the requested sizes under `keep_aspect_ratio_policy`."""
     scales = [size / old for size, old in zip(sizes, before, strict=True)]
     policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if policy == "stretch":
@@ -183,7 +186,7 @@ def _find_scales(before: Sequence[int], sizes: Sequence[float], attr: Attributes
 
 
 def _is_tvms(axes: Sequence[_ResizedAxis], kind: relax.TensorType, attr: Attributes) -> bool:
-    """Whether TVM's operator computes the same; it does so in float32."""
+    """Whether TVM's operator, which computes in float32, is equivalent."""
     rank = kind.ndim
     if str(kind.dtype) in WIDE_DTYPES:
         return False
@@ -201,16 +204,16 @@ def _resize_axis(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attribu
     """Resize along one axis."""
     if (_read_text(attr, "mode") or "nearest") == "nearest":
         places = _resize_by_reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
-        resized = relax.op.take(
+        resized_data = relax.op.take(
             data, operand_facts.make_constant(places.astype("int32")), axis.axis
         )
     else:
-        resized = _mix_neighbours(bb, data, axis, attr)
-    return bb.normalize(_replace_outside(bb.normalize(resized), axis, attr))
+        resized_data = _mix_neighbours(bb, data, axis, attr)
+    return bb.normalize(_replace_outside(bb.normalize(resized_data), axis, attr))
 
 
 def _mix_neighbours(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
-    """Return sums of what lies along an axis, by the weights that each result takes."""
+    """Interpolate along an axis as a matrix product with the weights of each result."""
     if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
         raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
     rank, dtype = data.ty.ndim, str(data.ty.dtype)
@@ -220,14 +223,16 @@ def _mix_neighbours(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attr
     last = axis.axis == rank - 1
     data = data if last else bb.normalize(relax.op.permute_dims(data, order))
     data = bb.normalize(relax.op.astype(data, compute))
-    mixed = bb.normalize(relax.op.matmul(data, operand_facts.make_constant(weights)))
+    weighted_sums = bb.normalize(relax.op.matmul(data, operand_facts.make_constant(weights)))
     back = [order.index(place) for place in range(rank)]
-    mixed = mixed if last else bb.normalize(relax.op.permute_dims(mixed, back))
-    return bb.normalize(relax.op.astype(mixed, dtype))
+    weighted_sums = (
+        weighted_sums if last else bb.normalize(relax.op.permute_dims(weighted_sums, back))
+    )
+    return bb.normalize(relax.op.astype(weighted_sums, dtype))
 
 
 def _replace_outside(data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
-    """Put the value for it where a place outside of the input was asked for."""
+    """Replace results sampled outside of the input by `extrapolation_value`."""
     zeros = np.zeros((1, axis.before), "float32")
     outside = _resize_by_reference(zeros, axis, attr, extrapolation_value=1.0)[0] != 0
     if not outside.any():
@@ -241,27 +246,31 @@ def _replace_outside(data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
 def _resize_by_reference(
     rows: Array, axis: _ResizedAxis, attr: Attributes, **instead: float
 ) -> Array:
-    """Return rows of numbers resized by ONNX's reference implementation."""
+    """Resize rows by ONNX's reference implementation."""
     from onnx.reference import ReferenceEvaluator
 
-    asked: dict[str, Any] = {name: attr[name] for name in _PASSED_ON if name in attr}
-    passed: dict[str, Any] = {
+    node_attributes: dict[str, Any] = {name: attr[name] for name in _PASSED_ON if name in attr}
+    attributes: dict[str, Any] = {
         "extrapolation_value": 0.0,
-        **asked,
+        **node_attributes,
         **(instead or {"extrapolation_value": 0.0}),
     }
     exact = {"sizes": np.array([axis.after], "int64")}
     by_scale = {"scales": np.array([axis.scale], "float32")}
-    given = exact if axis.exact else by_scale
-    names = ["rows", "region", *("" if name not in given else name for name in ("scales", "sizes"))]
-    node = helper.make_node("Resize", names, ["out"], axes=[1], **passed)
+    size_inputs = exact if axis.exact else by_scale
+    names = [
+        "rows",
+        "region",
+        *("" if name not in size_inputs else name for name in ("scales", "sizes")),
+    ]
+    node = helper.make_node("Resize", names, ["out"], axes=[1], **attributes)
     values = [
         helper.make_tensor_value_info(name, 0, None) for name in filter(None, [*names, "out"])
     ]
     graph = helper.make_graph([node], "axis", values[:-1], values[-1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     region = np.array(axis.region, "float32")
-    results = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **given})
+    results = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **size_inputs})
     (out,) = map(np.asarray, results)
     if out.shape[1] != axis.after:
         raise ModelError("Resize by keep_aspect_ratio_policy to a rounded size is not supported")
@@ -273,10 +282,10 @@ def _read_text(attr: Attributes, name: str) -> str:
 
 
 def _divide_by_scale(
-    node: NodeProto, stored: Mapping[str, TensorProto], side: int, *, scales: int
+    node: NodeProto, initializers: Mapping[str, TensorProto], side: int, *, scales: int
 ) -> Fraction | None:
-    """Return 1 over the scale of a side of an image, None where the scales are computed."""
-    tensor = stored.get(node.input[scales]) if len(node.input) > scales else None
+    """Return 1 / scale of a side of an image, None if the scales are computed."""
+    tensor = initializers.get(node.input[scales]) if len(node.input) > scales else None
     values = [] if tensor is None else numpy_helper.to_array(tensor).ravel().tolist()
     scale = read_side(values[2:], side)
     return 1 / Fraction(scale).limit_denominator(64) if scale > 0 else None

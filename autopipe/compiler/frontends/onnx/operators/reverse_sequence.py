@@ -1,4 +1,4 @@
-"""ReverseSequence: the first steps of each sequence, backwards."""
+"""ReverseSequence: the first steps of each sequence in reverse order."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -35,7 +35,7 @@ from autopipe.errors import ModelError
 
 
 class ReverseSequence(onnx_frontend.OnnxOpConverter):
-    """The first elements in reverse order, as many as a vector says for each of a batch."""
+    """ReverseSequence: reverse the first `sequence_lens[n]` steps of sequence n."""
 
     @classmethod
     def _impl_v10(
@@ -43,9 +43,9 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
     ) -> Expr:
         axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
         time, batch = (axis % inputs[0].ty.ndim for axis in axes)
-        what = f"ReverseSequence {operand_facts.quote_node_name(attr)}"
-        if operand_facts.read_extents(inputs[0].ty, f"input of {what}")[batch] < 0:
-            raise ModelError(f"{what} has an open batch; give its size")
+        label = f"ReverseSequence {operand_facts.quote_node_name(attr)}"
+        if operand_facts.read_extents(inputs[0].ty, f"input of {label}")[batch] < 0:
+            raise ModelError(f"{label} has a dynamic batch; give its size")
 
         check_places("ReverseSequence", _SEQUENCES, inputs[:2], attr)
         return bb.emit_te(
@@ -54,18 +54,18 @@ class ReverseSequence(onnx_frontend.OnnxOpConverter):
 
 
 def make_reversal(time: int, batch: int) -> Callable[..., te.Tensor]:
-    """Return what computes data with the first elements along `time` in reverse order.
+    """Build the tensor expression that reverses the first `lengths[n]` elements along `time`.
 
-    `lengths[n]` of them for the n-th of the batch: of `[a, b, c, d]` and 3 it is `[c, b, a, d]`.
-    A length above the number of elements counts as that number, one below 0 as 0.
+    n is the index along `batch`. Example: `[a, b, c, d]` and 3 give `[c, b, a, d]`.
+    Lengths are clipped to 0 and the number of elements.
     """
 
     def reverse(data: te.Tensor, lengths: te.Tensor, *_: object) -> te.Tensor:
         def at(*index: Expr) -> Expr:
             length = tirx.min(lengths[index[batch]].astype("int64"), data.shape[time])
             place = index[time].astype("int64")
-            other = tirx.if_then_else(place < length, length - 1 - place, place)
-            return data[*index[:time], other, *index[time + 1 :]]
+            source = tirx.if_then_else(place < length, length - 1 - place, place)
+            return data[*index[:time], source, *index[time + 1 :]]
 
         return te.compute(data.shape, at, name="reverse_sequence")
 
@@ -75,17 +75,17 @@ def make_reversal(time: int, batch: int) -> Callable[..., te.Tensor]:
 def convert_dynamic_reverse_sequence(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """ReverseSequence of an open batch, or of open lengths."""
+    """Convert ReverseSequence of a dynamic batch; None for a static one."""
     data, lengths = inputs[:2]
-    what = describe_node("ReverseSequence", attr)
-    sizes = extents.shape(data, what)
+    label = describe_node("ReverseSequence", attr)
+    sizes = extents.shape(data, label)
     time, batch = (int(attr.get(f"{name}_axis", axis)) % len(sizes)
                    for axis, name in enumerate(("time", "batch")))  # fmt: skip
     if not is_open([sizes[batch]]):
         return None
-    (count,) = extents.shape(lengths, what)
+    (count,) = extents.shape(lengths, label)
     if not extents.equal(count, sizes[batch]):
-        raise ModelError(f"{what} has {count} lengths for a batch of {sizes[batch]}; "
+        raise ModelError(f"{label} has {count} lengths for a batch of {sizes[batch]}; "
                          f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
     return bb.emit_te(
         make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"

@@ -1,4 +1,4 @@
-"""Regions of an image, pooled."""
+"""Pooling of regions of interest."""
 
 import functools
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from autopipe.errors import ModelError
 # ruff: noqa: ARG003  TVM's converters have one signature
 
 _IMAGE: Final = 2
-"""The first axis of an image, behind batch and channels."""
+"""The first spatial axis, after batch and channels."""
 
 
 class RoiAlign(onnx_frontend.RoiAlign):
-    """RoiAlign with any number of regions, on channels that come last.
+    """RoiAlign with any number of regions, in channels-last layout.
 
-    TVM's moves regions by half a pixel before it scales them, and ONNX does afterwards; TVM's
-    maximum is one of samples, and ONNX's one of weighted corners.
+    TVM's operator shifts regions by half a pixel before scaling, ONNX after scaling; TVM's maximum
+    is over samples, ONNX's over weighted corners.
     """
 
     @classmethod
@@ -54,11 +54,11 @@ class RoiAlign(onnx_frontend.RoiAlign):
 
 
 def _align_regions(bb: BlockBuilder, inputs: Inputs, attr: Attributes, *, half_pixel: bool) -> Expr:
-    what = f"RoiAlign {operand_facts.quote_node_name(attr)}"
+    label = f"RoiAlign {operand_facts.quote_node_name(attr)}"
     check_places("RoiAlign", _REGIONS, inputs[:3], attr)
     samples = int(attr.get("sampling_ratio", 0))
     if samples > MOST_SAMPLES:
-        raise ModelError(f"{what} takes {samples} samples a side, more than {MOST_SAMPLES}")
+        raise ModelError(f"{label} takes {samples} samples a side, more than {MOST_SAMPLES}")
     form = RegionForm(
         mode="max" if operand_facts.decode_text(attr.get("mode", b"avg")) == "max" else "avg",
         samples=max(samples, 0),

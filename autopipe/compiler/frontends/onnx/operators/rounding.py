@@ -1,4 +1,4 @@
-"""Numbers rounded to integers."""
+"""Ceil, Floor and Round."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Scatter and its relatives: elements put at computed places."""
+"""Scatter and its relatives: elements written at computed indices."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -44,12 +44,12 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 # ruff: noqa: ARG003  TVM's converters have one signature
 
 _STRIPE: Final = 1024
-"""Elements of a row that one thread takes care of, in all rows."""
+"""Elements of a row per thread, for all rows."""
 _SEVERAL: Final = 2
 
 
 class TensorScatter(onnx_frontend.OnnxOpConverter):
-    """A cache with new elements over old ones, from a place on that may differ in a batch."""
+    """TensorScatter: a cache overwritten from a start index, which may differ within a batch."""
 
     @classmethod
     def _impl_v24(
@@ -81,9 +81,9 @@ class TensorScatter(onnx_frontend.OnnxOpConverter):
 
 
 class Scatter(onnx_frontend.OnnxOpConverter):
-    """Scatter and ScatterElements: elements at computed places of one axis.
+    """Scatter and ScatterElements: elements written at computed indices of one axis.
 
-    TVM's own takes the extents of the other axes from the data; the indices may have smaller ones.
+    TVM's operator takes the extents of the other axes from the data; the indices may be smaller.
     """
 
     @classmethod
@@ -91,48 +91,48 @@ class Scatter(onnx_frontend.OnnxOpConverter):
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         data, places, updates = inputs
-        what = f"an input of {operand_facts.quote_node_name(attr)}"
-        axis = int(attr.get("axis", 0)) % len(operand_facts.read_extents(data.ty, what))
+        label = f"an input of {operand_facts.quote_node_name(attr)}"
+        axis = int(attr.get("axis", 0)) % len(operand_facts.read_extents(data.ty, label))
         reduction = operand_facts.decode_text(attr.get("reduction", b"none")).replace(
             "none", "update"
         )
-        operand_facts.read_extents(places.ty, what)
+        operand_facts.read_extents(places.ty, label)
         pairs = enumerate(zip(read_sizes(data) or (), read_sizes(places) or (), strict=True))
         if all(at == axis or structural_equal(*pair) for at, pair in pairs):
             return relax.op.scatter_elements(data, places, updates, axis, reduction)
-        shape = operand_facts.require_shape(data, what)
-        given = (data, _flatten_places(bb, places, shape, axis), updates)
-        rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in given]
-        made = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
-        return relax.op.reshape(made, shape)
+        shape = operand_facts.require_shape(data, label)
+        operands = (data, _flatten_places(bb, places, shape, axis), updates)
+        rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in operands]
+        result = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
+        return relax.op.reshape(result, shape)
 
 
 def _flatten_places(bb: BlockBuilder, places: Expr, shape: list[int], axis: int) -> Expr:
-    """Return places of one axis as places in the whole tensor, counted through all of its axes."""
+    """Convert indices along one axis to flat indices of the tensor."""
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     grid = np.indices(operand_facts.require_shape(places, "indices"))
     start = sum(grid[at] * strides[at] for at in range(len(shape)) if at != axis)
     wide = bb.normalize(relax.op.astype(places, "int64"))
     negative = bb.normalize(relax.op.less(wide, relax.const(0, "int64")))
-    counted = bb.normalize(relax.op.add(wide, relax.const(shape[axis], "int64")))
-    wide = bb.normalize(relax.op.where(negative, counted, wide))
+    wrapped_places = bb.normalize(relax.op.add(wide, relax.const(shape[axis], "int64")))
+    wide = bb.normalize(relax.op.where(negative, wrapped_places, wide))
     steps = bb.normalize(relax.op.multiply(wide, relax.const(strides[axis], "int64")))
     return bb.normalize(relax.op.add(steps, relax.const(np.asarray(start), "int64")))
 
 
 @dataclass(frozen=True)
 class ScatteredRows:
-    """A converter of ScatterND where nothing is added up and the places are computed."""
+    """The converter of ScatterND without reduction at computed indices."""
 
     otherwise: Converter
-    """What converts all others."""
+    """The converter of all other nodes."""
 
     def get_converter(self, opset: int) -> Convert:
-        """Return what converts a node, as TVM's importer calls it."""
+        """Return the conversion function, as TVM's importer requests it."""
 
         def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            added = operand_facts.decode_text(attr.get("reduction", b"none")) != "none"
-            if added or not _has_computed_places(inputs, params):
+            has_reduction = operand_facts.decode_text(attr.get("reduction", b"none")) != "none"
+            if has_reduction or not _has_computed_places(inputs, params):
                 return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
             check_places("ScatterND", INDEX_LISTS, inputs, attr)
             return replace_rows(bb, *inputs)
@@ -141,19 +141,19 @@ class ScatteredRows:
 
 
 def _has_computed_places(inputs: Inputs, params: Parameters) -> bool:
-    """Tell whether places are computed, and the shapes are known but for open sizes."""
-    shaped = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
-    return shaped and operand_facts.read_values(inputs[1], params) is None
+    """Whether indices are computed and all shapes are known, static or dynamic."""
+    has_shapes = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
+    return has_shapes and operand_facts.read_values(inputs[1], params) is None
 
 
 def replace_rows(bb: BlockBuilder, data: Expr, places: Expr, updates: Expr) -> Expr:
-    """Return data with rows replaced, one after the other; places are cut to be inside.
+    """Replace rows of data one after the other; indices are clipped to the data.
 
     Args:
-        bb: TVM's builder of blocks.
+        bb: TVM's block builder.
         data: A tensor [n1, ..., nk, row...].
-        places: Whole numbers [updates..., k]; negative ones count from the end.
-        updates: What is put there: [updates..., row...].
+        places: Integers [updates..., k]; negative ones count from the end.
+        updates: The new rows: [updates..., row...].
     """
     count = int(places.ty.shape.values[-1])
     sizes = data.ty.shape.values[:count]
@@ -164,17 +164,17 @@ def replace_rows(bb: BlockBuilder, data: Expr, places: Expr, updates: Expr) -> E
         ) -> None:
             _Rows(data, places, updates, out, sizes).write()
 
-        made = [(data.shape, data.dtype)]
-        return build_extern(write, [data, places, updates], made, "scattered")[0]
+        outputs = [(data.shape, data.dtype)]
+        return build_extern(write, [data, places, updates], outputs, "scattered")[0]
 
     return bb.emit_te(scatter, data, places, updates, *sizes, primfunc_name_hint="scattered")
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Writes the loops: all rows are copied, then some are replaced, each part of a row alike.
+    """The loops of ScatterND: copy all rows, then replace some, for each part of a row alike.
 
-    Loops follow the axes of a row, as one index for all of them had to be divided.
+    Loops follow the axes of a row, because a flat index would need divisions.
     """
 
     data: LoopBuffer
@@ -182,22 +182,22 @@ class _Rows:
     updates: LoopBuffer
     out: LoopBuffer
     sizes: Sequence[Expr]
-    """Sizes of the axes that places are of."""
+    """Sizes of the indexed axes."""
 
     @property
     def _row(self) -> list[Expr]:
         return list(self.data.shape[len(self.sizes) :])
 
     def write(self) -> None:
-        """Write the loops, over stripes of rows where a row is long."""
+        """Write the loops, parallel over stripes of a row if a row is long."""
         most = self._choose_stripe()
         rows = _multiply_sizes(self.sizes)
         if most is None:
-            with T.serial(as_int64(0), as_int64(1)):  # TVM wants a single statement
-                whole = (as_int64(0), self._row[0] if self._row else as_int64(1))
+            with T.serial(as_int64(0), as_int64(1)):  # TVM requires a single statement
+                full_part = (as_int64(0), self._row[0] if self._row else as_int64(1))
                 with T.parallel(as_int64(0), rows) as row:
-                    self._copy_row(row, whole)
-                self._replace(whole)
+                    self._copy_row(row, full_part)
+                self._replace(full_part)
             return
         with T.parallel(as_int64(0), tirx.floordiv(self._row[0] + (most - 1), most)) as stripe:
             first = stripe * most
@@ -207,12 +207,12 @@ class _Rows:
             self._replace(part)
 
     def _choose_stripe(self) -> int | None:
-        """Return how many steps of the first axis of a row a stripe has; None for one stripe."""
-        fixed = [int(size) for size in self._row if isinstance(size, tirx.IntImm)]
-        if not fixed or len(fixed) < len(self._row):
+        """Return the extent of a stripe along the first axis of a row; None for one stripe."""
+        static_sizes = [int(size) for size in self._row if isinstance(size, tirx.IntImm)]
+        if not static_sizes or len(static_sizes) < len(self._row):
             return None
-        first, *others = fixed
-        most = max(1, _STRIPE // max(1, prod(others)))
+        first, *inner_sizes = static_sizes
+        most = max(1, _STRIPE // max(1, prod(inner_sizes)))
         return most if first > most else None
 
     def _copy_row(self, row: Expr, part: tuple[Expr, Expr]) -> None:
@@ -221,15 +221,15 @@ class _Rows:
             self.out[(*at, *element)] = self.data[(*at, *element)]
 
     def _replace(self, part: tuple[Expr, Expr]) -> None:
-        """Write a part of each row that is replaced. Where there are no rows, none is."""
-        updated = list(self.places.shape[:-1])
+        """Write a part of each replaced row; none if the data have no rows."""
+        update_sizes = list(self.places.shape[:-1])
         some = tirx.all(*(size > 0 for size in self.sizes))
         with (
             T.If(some),
             T.Then(),
-            T.serial(as_int64(0), _multiply_sizes(updated)) as number,
+            T.serial(as_int64(0), _multiply_sizes(update_sizes)) as number,
         ):
-            source = _unfold_index(number, updated)
+            source = _unfold_index(number, update_sizes)
             at: list[Expr] = []
             for axis, size in enumerate(self.sizes):
                 place = tirx.Cast("int64", self.places[(*source, as_int64(axis))])
@@ -240,7 +240,7 @@ class _Rows:
 
     @contextmanager
     def _loop_over_elements(self, part: tuple[Expr, Expr]) -> Iterator[list[Expr]]:
-        """Write loops over a part of a row; yield the place in the row."""
+        """Write loops over a part of a row; yields the index within the row."""
         first, length = part
         with ExitStack() as loops:
             lengths = [length, *self._row[1:]][: len(self._row)]
@@ -253,7 +253,7 @@ def _multiply_sizes(sizes: Sequence[Expr]) -> Expr:
 
 
 def _unfold_index(number: Expr, sizes: Sequence[Expr]) -> list[Expr]:
-    """Return the index along each axis of what is counted through all of them."""
+    """Convert a flat index to an index along each axis."""
     if len(sizes) < _SEVERAL:
         return [number] * len(sizes)
     inner = [_multiply_sizes(sizes[axis + 1 :]) for axis in range(len(sizes))]

@@ -16,18 +16,18 @@ from autopipe.compiler.frontends.onnx.operator import Operator
 
 
 class SplitToSequence(onnx_frontend.SplitToSequence):
-    """SplitToSequence as a tuple of its parts, which all operators on sequences take."""
+    """SplitToSequence as a tuple of its parts, the form of all sequences."""
 
     @classmethod
     def _impl_v11(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        made = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
-        if isinstance(made, relax.Tuple):
-            return made
-        parts = bb.emit(made)
+        split = bb.normalize(super()._impl_v11(bb, inputs, attr, params))
+        if isinstance(split, relax.Tuple):
+            return split
+        parts = bb.emit(split)
         return relax.Tuple(
-            [bb.emit(relax.TupleGetItem(parts, at)) for at in range(len(made.ty.fields))]
+            [bb.emit(relax.TupleGetItem(parts, at)) for at in range(len(split.ty.fields))]
         )
 
 

@@ -21,15 +21,15 @@ from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 
 
 class HardSigmoid(onnx_frontend.OnnxOpConverter):
-    """HardSigmoid, bounded by 0 and 1 in the order that keeps what is not a number."""
+    """HardSigmoid, clipped to 0 and 1 in the order that propagates NaN."""
 
     @classmethod
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         data, number = inputs[0], make_scalar_factory(inputs[0])
-        scaled = relax.op.multiply(data, number(float(attr.get("alpha", 0.2))))
-        line = bb.normalize(relax.op.add(scaled, number(float(attr.get("beta", 0.5)))))
+        product = relax.op.multiply(data, number(float(attr.get("alpha", 0.2))))
+        line = bb.normalize(relax.op.add(product, number(float(attr.get("beta", 0.5)))))
         low = bb.normalize(relax.op.minimum(number(1.0), line))
         return relax.op.maximum(number(0.0), low)
 

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Sign(onnx_frontend.Sign):
-    """Sign, also of what is not a number."""
+    """Sign that propagates NaN."""
 
     @classmethod
     def _impl_v9(

@@ -49,39 +49,40 @@ class Slice(onnx_frontend.Slice):
     def _impl_v1(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        given = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
+        start_and_end = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
         axes = relax.const(list(attr["axes"]), "int64") if "axes" in attr else None
         return cls._impl_v13(
-            bb, onnx_frontend.onnx_input([inputs[0], *given, axes, None]), attr, params
+            bb, onnx_frontend.onnx_input([inputs[0], *start_and_end, axes, None]), attr, params
         )
 
     @classmethod
     def _impl_v13(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, given = inputs[0], [find_optional_input(inputs, at) for at in range(1, 5)]
-        numbers = [operand_facts.read_values(value, params) for value in given]
-        computed = any(
-            value is not None and found is None for value, found in zip(given, numbers, strict=True)
+        data, operands = inputs[0], [find_optional_input(inputs, at) for at in range(1, 5)]
+        numbers = [operand_facts.read_values(value, params) for value in operands]
+        has_computed = any(
+            value is not None and found is None
+            for value, found in zip(operands, numbers, strict=True)
         )
         if (
-            computed
+            has_computed
             or not isinstance(data.ty, relax.TensorType)
             or not operand_facts.is_fixed(data.ty)
         ):
-            return super()._impl_v13(bb, [data, *given], attr, params)
+            return super()._impl_v13(bb, [data, *operands], attr, params)
         sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")
-        listed = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
-        starts, ends, axes, steps = listed
-        axes = list(range(len(starts))) if given[2] is None else axes
-        steps = [1] * len(starts) if given[3] is None else steps
+        number_lists = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
+        starts, ends, axes, steps = number_lists
+        axes = list(range(len(starts))) if operands[2] is None else axes
+        steps = [1] * len(starts) if operands[3] is None else steps
         parts = {
             axis % len(sizes): list_slice_places(start, end, step, sizes[axis % len(sizes)])
             for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
         }
         if any(not taken for taken in parts.values()):
-            left = [len(parts.get(axis, range(size))) for axis, size in enumerate(sizes)]
-            return relax.op.zeros(left, str(data.ty.dtype))
+            output_sizes = [len(parts.get(axis, range(size))) for axis, size in enumerate(sizes)]
+            return relax.op.zeros(output_sizes, str(data.ty.dtype))
         if not parts:
             return data
         firsts, lasts, strides = zip(*map(_find_ends, parts.values()), strict=True)
@@ -91,10 +92,10 @@ class Slice(onnx_frontend.Slice):
 
 
 def list_slice_places(start: int, end: int, step: int, size: int) -> range:
-    """Return the places that ONNX's Slice takes of an axis.
+    """Return the indices of an axis that ONNX's Slice selects.
 
-    Unlike Python's, a start below a tensor counts as its first element, also for a step back.
-    Example: -100 to -200 by -1 of 7 elements takes place 0.
+    Unlike in Python, a start before the tensor is clipped to its first element, also for a negative
+    step. Example: -100 to -200 by -1 of 7 elements selects index 0.
     """
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:
@@ -103,7 +104,7 @@ def list_slice_places(start: int, end: int, step: int, size: int) -> range:
 
 
 def _find_ends(places: range) -> tuple[int, int, int]:
-    """Return start, end and step for Relax, which counts an end below 0 from the back."""
+    """Return start, end and step for Relax, which counts a negative end from the back."""
     first, count = places.start, len(places)
     step = places.step if count > 1 else 1
     end = first + (count - 1) * step + (1 if step > 0 else -1)
@@ -113,13 +114,13 @@ def _find_ends(places: range) -> tuple[int, int, int]:
 def _slice_at_known_places(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Slice, every end within its axis."""
-    what = describe_node("Slice", attr)
-    sizes = extents.shape(inputs[0], what)
-    given: Sequence[Iterable[Size] | None] = [*numbers[1:], None, None, None, None][:4]
+    """Convert Slice with starts and ends known as sizes; None if another input is computed."""
+    label = describe_node("Slice", attr)
+    sizes = extents.shape(inputs[0], label)
+    slice_inputs: Sequence[Iterable[Size] | None] = [*numbers[1:], None, None, None, None][:4]
     if "starts" in attr:
-        given = [attr.get("starts"), attr.get("ends"), attr.get("axes"), None]
-    starts, ends, axes, steps = (None if one is None else list(one) for one in given)
+        slice_inputs = [attr.get("starts"), attr.get("ends"), attr.get("axes"), None]
+    starts, ends, axes, steps = (None if one is None else list(one) for one in slice_inputs)
     if (
         starts is None
         or ends is None
@@ -129,13 +130,13 @@ def _slice_at_known_places(
         )
     ):
         return None
-    along = list(range(len(starts))) if axes is None else [int(a) % len(sizes) for a in axes]
+    sliced_axes = list(range(len(starts))) if axes is None else [int(a) % len(sizes) for a in axes]
     steps = [1] * len(starts) if steps is None else steps
-    if not is_open([*starts, *ends, *(sizes[axis] for axis in along)]):
+    if not is_open([*starts, *ends, *(sizes[axis] for axis in sliced_axes)]):
         return None
     data = inputs[0]
-    for start, end, axis, step in zip(starts, ends, along, steps, strict=True):
-        data = _slice_axis(extents, bb, data, (start, end, step), axis, sizes[axis], what)
+    for start, end, axis, step in zip(starts, ends, sliced_axes, steps, strict=True):
+        data = _slice_axis(extents, bb, data, (start, end, step), axis, sizes[axis], label)
     return data
 
 
@@ -146,19 +147,19 @@ def _slice_axis(
     place: tuple[Size, Size, Size],
     axis: int,
     size: Size,
-    what: str,
+    label: str,
 ) -> Expr:
-    """Return a part of one axis."""
+    """Slice one axis by (start, end, step)."""
     start, end, step = place
     if not isinstance(step, int) or step == 0:
-        raise ModelError(f"{what} has a step that is open; {advise_on_sizes([step])}")
+        raise ModelError(f"{label} has a dynamic step; {advise_on_sizes([step])}")
     if step > 0:
-        first = _clip_place(extents, start, size, 0, size, what)
-        last = _clip_place(extents, end, size, 0, size, what)
+        first = _clip_place(extents, start, size, 0, size, label)
+        last = _clip_place(extents, end, size, 0, size, label)
         span = extents.simple(last - first)
     else:
-        first = _clip_place(extents, start, size, 0, size - 1, what)
-        last = _clip_place(extents, end, size, -1, size - 1, what)
+        first = _clip_place(extents, start, size, 0, size - 1, label)
+        last = _clip_place(extents, end, size, -1, size - 1, label)
         span = extents.simple(first - last)
     if is_number(first, 0) and step == 1 and extents.equal(last, size):
         return data
@@ -166,42 +167,42 @@ def _slice_axis(
     if not extents.truth(count >= 0):
         count = extents.simple(tirx.max(as_int64(count), as_integer(0)))
     if isinstance(count, int) and count == 0:
-        raise ModelError(f"{what} leaves nothing at any size")
+        raise ModelError(f"{label} leaves nothing at any size")
     return take_part(extents, bb, data, axis, first, step, count)
 
 
 def _clip_place(
-    extents: Extents, place: Size, size: Size, least: Size, most: Size, what: str
+    extents: Extents, place: Size, size: Size, least: Size, most: Size, label: str
 ) -> Size:
-    """Return a start or an end as ONNX means it: counted from the end if negative, and clipped."""
+    """Resolve a start or end as in ONNX: negative ones count from the end, and all are clipped."""
     negative = extents.truth(place < 0)
     if negative is None:
         raise ModelError(
-            f"{what} counts from the front at some sizes and from the back at others; {advise_on_sizes([place, size])}"
+            f"{label} counts from the front at some sizes and from the back at others; {advise_on_sizes([place, size])}"
         )
-    found = extents.simple(place + size) if negative else extents.simple(place)
-    if extents.truth(found >= least) is not True:
-        found = extents.simple(tirx.max(as_int64(found), as_int64(least)))
-    if extents.truth(found <= most) is not True:
-        found = extents.simple(tirx.min(as_int64(found), as_int64(most)))
-    return found
+    position = extents.simple(place + size) if negative else extents.simple(place)
+    if extents.truth(position >= least) is not True:
+        position = extents.simple(tirx.max(as_int64(position), as_int64(least)))
+    if extents.truth(position <= most) is not True:
+        position = extents.simple(tirx.min(as_int64(position), as_int64(most)))
+    return position
 
 
 def convert_dynamic_slice(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Slice from or to places that are computed, an axis at a time."""
-    if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as it was first defined
+    """Convert Slice with computed starts or ends, one axis at a time."""
+    if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as in opset 1
         return _slice_at_known_places(extents, bb, inputs, numbers, attr)
-    what = describe_node("Slice", attr)
+    label = describe_node("Slice", attr)
     data, starts, ends = inputs[:3]
-    rank, count = len(extents.shape(data, what)), int(extents.shape(starts, what)[0])
+    rank, count = len(extents.shape(data, label)), int(extents.shape(starts, label)[0])
     axes, steps = (
         default if at >= len(inputs) or inputs[at] is None else numbers[at]
         for at, default in ((3, range(count)), (4, [1] * count))
     )
     if axes is None or steps is None or not all(isinstance(step, int) and step for step in steps):
-        raise ModelError(f"{what} has axes or steps that are computed")
+        raise ModelError(f"{label} has axes or steps that are computed")
     for at, (axis, step) in enumerate(zip(axes, steps, strict=True)):
         ends_of_axis = [
             one if count == 1 else bb.emit(relax.op.strided_slice(one, [0], [at], [at + 1]))
@@ -221,25 +222,25 @@ def _slice_open_axis(
     step: int,
     name: str,
 ) -> Expr:
-    """Return the elements of an axis from a start to an end, both tensors [1], by a step.
+    """Slice an axis from a start to an end, both int64 tensors [1], by a constant step.
 
-    The kernel reads no place outside of the axis, whatever start it is given.
+    The kernel clips its indices to the axis, whatever the start.
     """
     size = extents.shape(data, name)[axis]
-    step = max(min(step, LARGEST), -LARGEST)  # no axis is longer, and sums fit
+    step = max(min(step, LARGEST), -LARGEST)  # above any axis, without overflow of sums
     sign, sizes = (1 if step > 0 else -1), extents.put(bb, as_vector_array([size]), "int64")
     first, last = (
         _limit_places(bb, place, sizes, least, sign)
         for place, least in zip(ends, (0, min(sign, 0)), strict=True)
     )
     span = bb.emit(relax.op.subtract(last, first))
-    rounded = bb.emit(relax.op.add(span, relax.const([step - sign], "int64")))
-    counts = bb.emit(relax.op.floor_divide(rounded, relax.const([step], "int64")))
+    padded_span = bb.emit(relax.op.add(span, relax.const([step - sign], "int64")))
+    counts = bb.emit(relax.op.floor_divide(padded_span, relax.const([step], "int64")))
     counts = bb.emit(relax.op.minimum(bb.emit(relax.op.maximum(counts, _ZERO)), sizes))
-    (found,) = extents.read(bb, counts, name, extents.bounds(size)[1])
+    (length,) = extents.read(bb, counts, name, extents.bounds(size)[1])
 
-    def compute(data: te.Tensor, first: te.Tensor, found: Expr) -> te.Tensor:
-        shape = [found if at == axis else extent for at, extent in enumerate(data.shape)]
+    def compute(data: te.Tensor, first: te.Tensor, length: Expr) -> te.Tensor:
+        shape = [length if at == axis else extent for at, extent in enumerate(data.shape)]
 
         def element(*index: Expr) -> Expr:
             place = first[0] + index[axis] * step
@@ -248,13 +249,13 @@ def _slice_open_axis(
 
         return te.compute(shape, element, name="slice")
 
-    return bb.emit_te(compute, data, first, found, primfunc_name_hint="slice")
+    return bb.emit_te(compute, data, first, length, primfunc_name_hint="slice")
 
 
 def _limit_places(bb: BlockBuilder, places: Expr, sizes: Expr, least: int, sign: int) -> Expr:
-    """Return places as ONNX means them: counted from the end if negative, and cut.
+    """Resolve computed starts or ends as in ONNX: negative ones count from the end, all are clipped.
 
-    Steps back begin at the last element at most.
+    A negative step starts at the last element at most.
     """
     places = places if places.ty.dtype == "int64" else bb.emit(relax.op.astype(places, "int64"))
     back = bb.emit(relax.op.add(places, sizes))
@@ -265,10 +266,10 @@ def _limit_places(bb: BlockBuilder, places: Expr, sizes: Expr, least: int, sign:
     )
 
 
-def _limit_rows(node: NodeProto, counted: set[str], shape: Shape) -> int | None:
-    """Return the rows of the table where the end of the part is made of sizes."""
+def _limit_rows(node: NodeProto, size_names: set[str], shape: Shape) -> int | None:
+    """Return the rows of the table if the end of the slice is computed from shapes."""
     ends = 2
-    return max(shape[:-1]) if len(node.input) > ends and node.input[ends] in counted else None
+    return max(shape[:-1]) if len(node.input) > ends and node.input[ends] in size_names else None
 
 
 OPERATORS: Final = (

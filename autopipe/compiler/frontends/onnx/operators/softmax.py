@@ -29,7 +29,7 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 def convert_dynamic_hardmax(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Hardmax along an open axis."""
+    """Convert Hardmax along a dynamic axis."""
     data = inputs[0]
     sizes = extents.shape(data, describe_node("Hardmax", attr))
     axis = int(attr.get("axis", -1)) % len(sizes)

@@ -19,11 +19,11 @@ from autopipe.compiler.frontends.onnx.operator import Operator
 # ruff: noqa: ARG003  TVM's converters have one signature
 
 _TERMS: Final = {"float16": 4, "float32": 8, "float64": 17}
-"""Of the series in `_compute_log1p`, until the next is less than a rounding."""
+"""Terms of the series in `_compute_log1p`, by dtype, up to its precision."""
 
 
 class Softplus(onnx_frontend.OnnxOpConverter):
-    """Softplus with all digits where it is small."""
+    """Softplus with full precision for small results."""
 
     @classmethod
     def _impl_v1(
@@ -33,7 +33,7 @@ class Softplus(onnx_frontend.OnnxOpConverter):
 
 
 class Mish(onnx_frontend.OnnxOpConverter):
-    """Mish by such a Softplus."""
+    """Mish with this Softplus."""
 
     @classmethod
     def _impl_v18(
@@ -52,7 +52,7 @@ def _compute_softplus(bb: BlockBuilder, data: Expr) -> Expr:
 def _compute_log1p(bb: BlockBuilder, data: Expr) -> Expr:
     """Return log(1 + x) for x from 0 to 1 by the series of twice the artanh of x / (2 + x).
 
-    The sum 1 + x would cut off what is left of a small x.
+    The sum 1 + x would lose the low bits of a small x.
     """
     number = make_scalar_factory(data)
     ratio = bb.normalize(relax.op.divide(data, bb.normalize(relax.op.add(data, number(2.0)))))

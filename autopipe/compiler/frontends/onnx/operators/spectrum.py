@@ -14,7 +14,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_nod
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24
-"""Elements of a matrix."""
+"""Maximum number of elements of a matrix."""
 _MOST_MEL: Final = 2**20
 _AXIS_IS_AN_INPUT: Final = 20
 _TYPES: Final[Mapping[int, str]] = {TensorProto.FLOAT: "float32", TensorProto.FLOAT16: "float16",
@@ -22,7 +22,7 @@ _TYPES: Final[Mapping[int, str]] = {TensorProto.FLOAT: "float32", TensorProto.FL
 
 
 def _write_dft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return DFT as a product over one axis, which is last while it is computed."""
+    """Write DFT as a matrix product over one axis, which is transposed to the end."""
     options = _read_attributes(node)
     shape = operands[0].shape(f"input of {describe_node(node)}")
     axis = options.get("axis", 1)
@@ -56,14 +56,14 @@ def _write_dft(node: NodeProto, operands: list[Operand], opset: int) -> Function
 
 
 def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return STFT as a product of overlapping frames."""
+    """Write STFT as a matrix product of overlapping frames."""
     one_sided = bool(_read_attributes(node).get("onesided", 1))
-    batch, samples, *rest = operands[0].shape(f"signal of {describe_node(node)}")
-    parts = rest[0] if rest else 1
+    batch, samples, *inner_sizes = operands[0].shape(f"signal of {describe_node(node)}")
+    parts = inner_sizes[0] if inner_sizes else 1
     step = operands[1].number(f"frame step of {describe_node(node)}")
-    windowed = bool(node.input[2:3]) and bool(node.input[2])
+    has_window = bool(node.input[2:3]) and bool(node.input[2])
     length = samples
-    if windowed:
+    if has_window:
         length = operands[2].shape(f"window of {describe_node(node)}")[0]
     length = _read_optional(operands, 3, length, f"frame length of {describe_node(node)}")
     if step < 1 or not 1 <= length <= samples:
@@ -86,13 +86,13 @@ def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> Functio
         helper.make_node("Reshape", ["x", "signals"], ["signal"]),
         helper.make_node("Gather", ["signal", "places"], ["frames"], axis=1),
     ]
-    if windowed:
+    if has_window:
         steps += [
             helper.make_node("Reshape", ["window", "column"], ["weights"]),
             helper.make_node("Mul", ["frames", "weights"], ["windowed"]),
         ]
     steps += [
-        helper.make_node("Reshape", ["windowed" if windowed else "frames", "rows"], ["flat"]),
+        helper.make_node("Reshape", ["windowed" if has_window else "frames", "rows"], ["flat"]),
         helper.make_node("MatMul", ["flat", "matrix"], ["product"]),
         helper.make_node("Reshape", ["product", "columns"], ["y"]),
     ]
@@ -102,7 +102,7 @@ def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> Functio
 
 
 def _write_mel_weights(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return MelWeightMatrix as the constant it is where all its inputs are."""
+    """Write MelWeightMatrix of constant inputs as a constant; raises ModelError for others."""
     values = [operand.values for operand in operands]
     if any(each is None for each in values):
         raise ModelError(f"{describe_node(node)} of inputs that are not constant")
@@ -111,19 +111,19 @@ def _write_mel_weights(node: NodeProto, operands: list[Operand], opset: int) -> 
         raise ModelError(f"{describe_node(node)} of {bins} bins and length {length}")
     try:
         results = ReferenceEvaluator(node).run(None, dict(zip(node.input, values, strict=True)))
-        (found,) = map(np.asarray, results)
+        (weights,) = map(np.asarray, results)
     except (IndexError, ValueError, ArithmeticError) as error:
         raise ModelError(f"{describe_node(node)}: {error}") from error
-    steps = [helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(found))]
+    steps = [helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(weights))]
     return _make_function([f"_{at}" for at in range(len(values))], {}, steps, opset)
 
 
 def _make_matrix(
     node: NodeProto, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool
 ) -> Array:
-    """Return the matrix of a transform: rows, parts of each, columns, parts of each.
+    """Return the matrix of a DFT: [rows, parts, columns, parts], parts being real and imaginary.
 
-    `sizes` are how many samples or frequencies are given, the parts of each, and the length.
+    `sizes` are (input samples or frequencies, parts of each, DFT length).
     """
     rows, parts, length = sizes
     if length < 1 or parts not in (1, 2):
@@ -138,13 +138,13 @@ def _make_matrix(
         rows_read = min(rows, length // 2 + 1)
         turns = np.outer(np.arange(rows), np.arange(length)) % length * (2 * np.pi / length)
         weight = np.where(2 * np.arange(rows) % length == 0, 1, 2)[:, None] / length
-        weight[rows_read:] = 0  # frequencies that say nothing new
+        weight[rows_read:] = 0  # redundant frequencies: conjugates of the others
         real = np.stack([np.cos(turns) * weight, -np.sin(turns) * weight], axis=1)
         return np.asarray(real[:, :parts, :, None])
     turns = np.outer(np.arange(rows), np.arange(columns)) % length * (2 * np.pi / length)
     real, imaginary = np.cos(turns), np.sin(turns) * (1 if inverse else -1)
-    both = np.stack([np.stack([real, imaginary], -1), np.stack([-imaginary, real], -1)], axis=1)
-    return np.asarray(both[:, :parts] / (length if inverse else 1))
+    matrix = np.stack([np.stack([real, imaginary], -1), np.stack([-imaginary, real], -1)], axis=1)
+    return np.asarray(matrix[:, :parts] / (length if inverse else 1))
 
 
 def _make_function(
@@ -164,10 +164,10 @@ def _make_tensor(values: Array | Sequence[int]) -> Array:
     return values if isinstance(values, np.ndarray) else np.array(values, np.int64)
 
 
-def _read_optional(operands: list[Operand], at: int, default: int, what: str) -> int:
-    """Return a constant input, the default if it is left out."""
-    given = operands[at:][:1]
-    return given[0].number(what) if given and given[0].type.WhichOneof("value") else default
+def _read_optional(operands: list[Operand], at: int, default: int, label: str) -> int:
+    """Return a constant integer input, or the default if it is absent."""
+    inputs = operands[at:][:1]
+    return inputs[0].number(label) if inputs and inputs[0].type.WhichOneof("value") else default
 
 
 def _read_dtype(operand: Operand, node: NodeProto) -> str:

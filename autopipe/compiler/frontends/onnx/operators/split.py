@@ -28,41 +28,43 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 def _split_into_known_parts(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Split of an open axis, or into open parts."""
-    what = describe_node("Split", attr)
-    sizes = extents.shape(inputs[0], what)
+    """Convert Split of a dynamic axis, or into dynamic parts; None if all are static."""
+    label = describe_node("Split", attr)
+    sizes = extents.shape(inputs[0], label)
     axis = int(attr.get("axis", 0)) % len(sizes)
-    given = numbers[1] if len(numbers) > 1 else None
-    parts = list(given) if given is not None else list(attr.get("split", ()))
-    if find_optional_input(inputs, 1) is not None and given is None:
+    split_sizes = numbers[1] if len(numbers) > 1 else None
+    parts = list(split_sizes) if split_sizes is not None else list(attr.get("split", ()))
+    if find_optional_input(inputs, 1) is not None and split_sizes is None:
         return None
     if not is_open([sizes[axis], *parts]):
         return None
     if not parts:
-        many = attr["tvm_custom"]["num_outputs"]
-        part = extents.simple(tirx.floordiv(as_int64(sizes[axis] + (many - 1)), as_integer(many)))
-        parts = [part] * (many - 1)
-        parts.append(extents.simple(sizes[axis] - part * (many - 1)))
-    made, sum_of_parts = [], sum(parts)
+        part_count = attr["tvm_custom"]["num_outputs"]
+        part = extents.simple(
+            tirx.floordiv(as_int64(sizes[axis] + (part_count - 1)), as_integer(part_count))
+        )
+        parts = [part] * (part_count - 1)
+        parts.append(extents.simple(sizes[axis] - part * (part_count - 1)))
+    outputs, sum_of_parts = [], sum(parts)
     first: Size = 0
     extents.require(
         bb, [(sum_of_parts, sizes[axis]), (sizes[axis], sum_of_parts)],
-        f"{what} has parts that are not the whole",
+        f"{label} has parts that are not the whole",
     )  # fmt: skip
-    for place, part in enumerate(parts, 1):  # at sizes that are likely, too, all within the axis
+    for place, part in enumerate(parts, 1):  # within the axis at specialized sizes, too
         left = extents.simple(sizes[axis] - first)
         within = (
             extents.simple(tirx.min(as_int64(part), as_int64(left))) if place < len(parts) else left
         )
-        made.append(take_part(extents, bb, inputs[0], axis, first, 1, within))
+        outputs.append(take_part(extents, bb, inputs[0], axis, first, 1, within))
         first = extents.simple(first + within)
-    return relax.Tuple(made)
+    return relax.Tuple(outputs)
 
 
 def convert_dynamic_split(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Split into parts that are computed; together they have to be the whole."""
+    """Convert Split into computed parts, which have to sum to the axis."""
     if find_optional_input(inputs, 1) is None or numbers[1] is not None:
         return _split_into_known_parts(extents, bb, inputs, numbers, attr)
     sizes = extents.shape(inputs[0], describe_node("Split", attr))

@@ -31,42 +31,50 @@ from autopipe.errors import ModelError
 
 
 def _accept_one_axis(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter:
-    """Return a converter of an axis, too, where TVM's takes a list of axes; onnxruntime does."""
+    """Return TVM's converter that accepts a scalar axis as well, as onnxruntime does."""
 
     def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
         axes = onnx_frontend.get_constant(find_optional_input(inputs, 1), params)
         if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
-            listed = [inputs[0], operand_facts.make_constant(axes.value.numpy().reshape(1))]
-            inputs = onnx_frontend.onnx_input(listed)
+            operands = [inputs[0], operand_facts.make_constant(axes.value.numpy().reshape(1))]
+            inputs = onnx_frontend.onnx_input(operands)
         return converter._impl_v13(bb, inputs, attr, params)
 
-    made: Any = type(converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)})
-    return made
+    converter_type: Any = type(
+        converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)}
+    )
+    return converter_type
 
 
 def convert_dynamic_squeeze(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Squeeze of an axis that has one element at every size: `(samples - 192) // 512 + 1`."""
-    what = describe_node("Squeeze", attr)
+    """Convert Squeeze of dynamic axes that are always 1: `(samples - 192) // 512 + 1`."""
+    label = describe_node("Squeeze", attr)
     if find_optional_input(inputs, 1) is not None and numbers[1] is None:
         return None
-    sizes = extents.shape(inputs[0], what)
-    given = list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")
-    axes = range(len(sizes)) if given is None else [int(axis) % len(sizes) for axis in given]
-    one = {axis: extents.truth(sizes[axis] == 1) for axis in axes}
-    unclear = [sizes[axis] for axis, is_one in one.items() if is_one is None]
+    sizes = extents.shape(inputs[0], label)
+    named_axes = (
+        list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")
+    )
+    axes = (
+        range(len(sizes)) if named_axes is None else [int(axis) % len(sizes) for axis in named_axes]
+    )
+    unit_axes = {axis: extents.truth(sizes[axis] == 1) for axis in axes}
+    unclear = [sizes[axis] for axis, is_one in unit_axes.items() if is_one is None]
     unclear += [
-        sizes[axis] for axis, is_one in one.items() if given is not None and is_one is False
+        sizes[axis]
+        for axis, is_one in unit_axes.items()
+        if named_axes is not None and is_one is False
     ]
     if is_open(unclear):
         raise ModelError(
-            f"{what} takes an axis away that has one element at some sizes only, and {unclear[0]} "
+            f"{label} takes an axis away that has one element at some sizes only, and {unclear[0]} "
             f"at others; {advise_on_sizes(unclear)}, or a range in model.dimensions where it has "
             "one"
         )
     return relax.op.reshape(
-        inputs[0], to_shape([size for axis, size in enumerate(sizes) if not one.get(axis)])
+        inputs[0], to_shape([size for axis, size in enumerate(sizes) if not unit_axes.get(axis)])
     )
 
 

@@ -1,4 +1,4 @@
-"""Operators on strings and files, which are not computed."""
+"""Operators on strings and files, which are not supported."""
 
 from typing import Final
 

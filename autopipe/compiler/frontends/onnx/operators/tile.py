@@ -28,15 +28,17 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 def convert_dynamic_tile(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Tile."""
+    """Convert Tile of dynamic sizes or repeats; None if all are static."""
     if numbers[1] is None:
         return None
     sizes, repeats = extents.shape(inputs[0], describe_node("Tile", attr)), list(numbers[1])
     if not is_open([*sizes, *repeats]):
         return None
-    made = [extents.simple(size * often) for size, often in zip(sizes, repeats, strict=True)]
+    output_sizes = [
+        extents.simple(size * often) for size, often in zip(sizes, repeats, strict=True)
+    ]
 
-    def compute(data: te.Tensor, made: Sequence[Expr]) -> te.Tensor:
+    def compute(data: te.Tensor, output_sizes: Sequence[Expr]) -> te.Tensor:
         def at(*index: Expr) -> Expr:
             return data[
                 tuple(
@@ -45,9 +47,9 @@ def convert_dynamic_tile(
                 )
             ]
 
-        return te.compute(made, at, name="tile")
+        return te.compute(output_sizes, at, name="tile")
 
-    return emit_kernel(bb, compute, inputs[0], made, "tile")
+    return emit_kernel(bb, compute, inputs[0], output_sizes, "tile")
 
 
 OPERATORS: Final = (

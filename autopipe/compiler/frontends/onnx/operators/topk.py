@@ -27,36 +27,36 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 AS_SORTED: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
-"""What is sorted in the place of numbers that TVM's runtime does not sort."""
+"""Substitute dtypes for those that TVM's runtime cannot sort."""
 _LEAST: Final = -(2**63)
 
 
 class TopK(onnx_frontend.TopK):
-    """TopK of numbers that TVM does not sort, as others in the same order; NaN is the largest.
+    """TopK, mapping dtypes that TVM cannot sort to others of the same order; NaN is the largest.
 
-    TVM's converter looks for an attribute in opset 10, which has the number as an input.
+    TVM's converter expects an attribute in opset 10, where k is an input.
     """
 
     @classmethod
     def _impl_v10(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
-        data, what = inputs[0], f"TopK {operand_facts.quote_node_name(attr)}"
+        data, label = inputs[0], f"TopK {operand_facts.quote_node_name(attr)}"
         count = int(
             operand_facts.require_values(
-                inputs[1], params, f"the number of results of {what}"
+                inputs[1], params, f"the number of results of {label}"
             ).item()
         )
-        size = operand_facts.read_extents(data.ty, f"input of {what}")[int(attr.get("axis", -1))]
+        size = operand_facts.read_extents(data.ty, f"input of {label}")[int(attr.get("axis", -1))]
         if count < 0 or 0 <= size < count:
-            raise ModelError(f"{what} asks for {count} of {size} elements")
+            raise ModelError(f"{label} asks for {count} of {size} elements")
         return rank_elements(bb, data, attr, count)
 
     _impl_v11 = _impl_v10
 
 
 def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) -> Expr:
-    """Return the values and places of TopK; with -1 for `count`, of the whole axis."""
+    """Compute values and indices of TopK; a `count` of -1 sorts the whole axis."""
     dtype = str(data.ty.dtype)
     if dtype == "uint64":
         data = bb.normalize(_make_signed(bb, data))
@@ -65,27 +65,31 @@ def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) ->
     elif dtype in FLOATS:
         data = bb.normalize(bb.emit_te(to_ordered_integers, data, primfunc_name_hint="ordered"))
     axis, largest = attr.get("axis", -1), attr.get("largest", 1)
-    found = relax.op.topk(data, count, axis, ret_type="both", largest=largest, dtype="int64")
+    ranking = relax.op.topk(data, count, axis, ret_type="both", largest=largest, dtype="int64")
     if dtype not in {*AS_SORTED, *FLOATS}:
-        return found
-    found = bb.normalize(found)
-    values, places = (bb.normalize(relax.TupleGetItem(found, at)) for at in range(2))
+        return ranking
+    ranking = bb.normalize(ranking)
+    values, places = (bb.normalize(relax.TupleGetItem(ranking, at)) for at in range(2))
     if dtype in FLOATS:
-        same: Expr = bb.emit_te(restore_floats, values, dtype, primfunc_name_hint="restored")
+        original_values: Expr = bb.emit_te(
+            restore_floats, values, dtype, primfunc_name_hint="restored"
+        )
     else:
-        same = _make_unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
-    return relax.Tuple([bb.normalize(same), places])
+        original_values = (
+            _make_unsigned(bb, values) if dtype == "uint64" else relax.op.astype(values, dtype)
+        )
+    return relax.Tuple([bb.normalize(original_values), places])
 
 
 def _make_signed(bb: BlockBuilder, data: Expr) -> Expr:
-    """Return numbers of 64 bits without a sign as signed ones in the same order."""
+    """Map uint64 to int64 in the same order."""
     return relax.op.bitwise_xor(_reinterpret_bits(bb, data, "int64"), relax.const(_LEAST, "int64"))
 
 
 def _make_unsigned(bb: BlockBuilder, data: Expr) -> Expr:
-    """Return what `_signed` was made of."""
-    signed = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
-    return _reinterpret_bits(bb, signed, "uint64")
+    """Invert `_make_signed`: map int64 back to uint64."""
+    signed_bits = bb.normalize(relax.op.bitwise_xor(data, relax.const(_LEAST, "int64")))
+    return _reinterpret_bits(bb, signed_bits, "uint64")
 
 
 def _reinterpret_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
@@ -95,9 +99,9 @@ def _reinterpret_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
 def convert_dynamic_top_k(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """TopK with a number of results that is computed, or of an axis that may be shorter."""
-    what = describe_node("TopK", attr)
-    sizes = extents.shape(inputs[0], what)
+    """Convert TopK with a computed k, or of a dynamic axis; None if both are static."""
+    label = describe_node("TopK", attr)
+    sizes = extents.shape(inputs[0], label)
     axis = int(attr.get("axis", -1)) % len(sizes)
     if "k" in attr:
         count: Size = int(attr["k"])
@@ -110,8 +114,8 @@ def convert_dynamic_top_k(
         return None
     if extents.truth(count <= sizes[axis]) is not True:
         count = extents.simple(tirx.min(as_int64(count), as_int64(sizes[axis])))
-    made = bb.normalize(rank_elements(bb, inputs[0], attr, -1))
-    results = (bb.emit(relax.TupleGetItem(made, at)) for at in range(2))
+    ranking = bb.normalize(rank_elements(bb, inputs[0], attr, -1))
+    results = (bb.emit(relax.TupleGetItem(ranking, at)) for at in range(2))
     return relax.Tuple([take_part(extents, bb, one, axis, 0, 1, count) for one in results])
 
 

@@ -1,4 +1,4 @@
-"""Trilu: a triangle of a matrix."""
+"""Trilu: the upper or lower triangle of a matrix."""
 
 from typing import Final
 
@@ -18,20 +18,20 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 class Trilu(onnx_frontend.Trilu):
-    """Trilu of a diagonal that may be far outside of the matrix, further than 32 bits count."""
+    """Trilu with a diagonal that may lie outside of the matrix and exceed int32."""
 
     @classmethod
     def _impl_v14(
         cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
     ) -> Expr:
         data, diagonal = inputs[0], find_optional_input(inputs, 1)
-        found = operand_facts.read_values(diagonal, params)
+        offset = operand_facts.read_values(diagonal, params)
         sizes = operand_facts.read_extents(
             data.ty, f"input of Trilu {operand_facts.quote_node_name(attr)}"
         )[-2:]
-        if found is not None and min(sizes) >= 0:
+        if offset is not None and min(sizes) >= 0:
             rows, columns = sizes
-            nearest = min(max(int(found.item()), -rows), columns)
+            nearest = min(max(int(offset.item()), -rows), columns)
             diagonal = relax.const(nearest, "int64")
         return super()._impl_v14(bb, [data, diagonal], attr, params)
 

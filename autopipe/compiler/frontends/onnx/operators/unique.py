@@ -1,4 +1,4 @@
-"""Unique: the different elements."""
+"""Unique: the distinct elements."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ from autopipe.errors import ModelError
 
 
 class Unique(onnx_frontend.OnnxOpConverter):
-    """The different elements or slices of a constant."""
+    """Unique elements or slices of a constant."""
 
     @classmethod
     def _impl_v11(
@@ -48,43 +48,43 @@ class Unique(onnx_frontend.OnnxOpConverter):
     ) -> Expr:
         data = require_constant("Unique", inputs[0], attr, params)
         axis = attr.get("axis")
-        found, first, inverse, counts = np.unique(
+        elements, first, inverse, counts = np.unique(
             data, return_index=True, return_inverse=True, return_counts=True, axis=axis
         )
         order = np.arange(len(first)) if attr.get("sorted", 1) else np.argsort(first)
         places = np.argsort(order)[inverse.reshape(-1)]
-        results = (np.take(found, order, axis or 0), first[order], places, counts[order])
+        results = (np.take(elements, order, axis or 0), first[order], places, counts[order])
         count = attr["tvm_custom"]["num_outputs"]
-        made = [operand_facts.make_constant(results[0])]
-        made += [operand_facts.make_constant(each.astype("int64")) for each in results[1:count]]
-        return relax.Tuple(made) if count > 1 else made[0]
+        outputs = [operand_facts.make_constant(results[0])]
+        outputs += [operand_facts.make_constant(each.astype("int64")) for each in results[1:count]]
+        return relax.Tuple(outputs) if count > 1 else outputs[0]
 
 
 def convert_dynamic_unique(
     extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
 ) -> Expr | None:
-    """Unique of all elements: sorted, equal ones are neighbours, and the first of each counts."""
+    """Convert Unique of all elements: sort, then keep the first of each run of equal elements."""
     data = inputs[0]
     if isinstance(data, ir.GenericConst):
         return None
-    what = describe_node("Unique", attr)
-    sizes = extents.shape(data, what)
+    label = describe_node("Unique", attr)
+    sizes = extents.shape(data, label)
     if "axis" in attr and len(sizes) > 1:
-        raise ModelError(f"{what} along an axis of several is not supported")
+        raise ModelError(f"{label} along an axis of several is not supported")
     dtype, size = str(data.ty.dtype), extents.simple(multiply_sizes(sizes))
     flat = bb.emit(relax.op.reshape(data, to_shape([size])))
     flat = bb.emit(relax.op.astype(flat, AS_SORTED[dtype])) if dtype in AS_SORTED else flat
     order = bb.emit(relax.op.argsort(flat, axis=0, descending=False, dtype="int64"))
-    ordered = bb.emit(relax.op.take(flat, order, 0))
+    sorted_elements = bb.emit(relax.op.take(flat, order, 0))
 
-    def first(ordered: te.Tensor) -> te.Tensor:
+    def first(sorted_elements: te.Tensor) -> te.Tensor:
         def at(place: Expr) -> Expr:
-            before = ordered[tirx.max(place - 1, as_int64(0))]
-            return tirx.Cast("int64", tirx.any(place == 0, ordered[place] != before))
+            before = sorted_elements[tirx.max(place - 1, as_int64(0))]
+            return tirx.Cast("int64", tirx.any(place == 0, sorted_elements[place] != before))
 
-        return te.compute(ordered.shape, at, name="first")
+        return te.compute(sorted_elements.shape, at, name="first")
 
-    news = bb.emit_te(first, ordered, primfunc_name_hint="first")
+    news = bb.emit_te(first, sorted_elements, primfunc_name_hint="first")
     starts = find_nonzero_places(extents, bb, news, [size], read_node_name(attr))
     return _group_elements(extents, bb, attr, (flat, order, news, starts, dtype))
 
@@ -92,7 +92,7 @@ def convert_dynamic_unique(
 def _group_elements(
     extents: Extents, bb: BlockBuilder, attr: Attributes, parts: tuple[Expr, Expr, Expr, Expr, str]
 ) -> Expr:
-    """Return the outputs of Unique: elements, their first places, where each went, how many."""
+    """Return the outputs of Unique: elements, first indices, inverse indices, counts."""
     flat, order, news, starts, dtype = parts
     firsts = bb.emit(relax.op.take(order, starts, 0))
     size = extents.shape(flat, "the input")[0]
@@ -123,8 +123,8 @@ def _group_elements(
         inverse = bb.emit(relax.op.take(places, inverse, 0))
     values = bb.emit(relax.op.take(flat, firsts, 0))
     values = bb.emit(relax.op.astype(values, dtype)) if str(values.ty.dtype) != dtype else values
-    made = [values, firsts, inverse, numbers][: attr["tvm_custom"]["num_outputs"]]
-    return relax.Tuple(made) if len(made) > 1 else made[0]
+    outputs = [values, firsts, inverse, numbers][: attr["tvm_custom"]["num_outputs"]]
+    return relax.Tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
 OPERATORS: Final = (

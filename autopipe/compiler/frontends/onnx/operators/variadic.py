@@ -1,4 +1,4 @@
-"""Operators on any number of tensors."""
+"""Variadic operators: Max, Mean, Min, Sum."""
 
 from typing import Any, Final
 
@@ -25,8 +25,10 @@ def _apply_pairwise(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter
     def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:  # noqa: ARG001
         return converter._impl_dynamic(bb, list(inputs))
 
-    made: Any = type(converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)})
-    return made
+    converter_type: Any = type(
+        converter.__name__, (converter,), {"_impl_v1": staticmethod(convert)}
+    )
+    return converter_type
 
 
 _EXTREME: Final = (

@@ -1,1 +1,1 @@
-"""From a file to a checked graph: gate, tensors, shapes, and what may be imported."""
+"""Read an ONNX file into a checked graph: gate, tensors, shapes, supported operators."""

@@ -1,4 +1,4 @@
-"""Which operators, domains and operator set versions can be imported."""
+"""Check operators, domains and opset versions against those that can be imported."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,19 @@ from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, list
 from autopipe.errors import ModelError
 
 MIN_OPSET = 7
-"""Before it, Add and its like broadcast by attributes, which TVM ignores."""
+"""Earlier opsets broadcast Add and its relatives by attributes, which TVM ignores."""
 MAX_OPSET = onnx.defs.onnx_opset_version()
-"""The newest that the onnx library has schemas for; `Operator.since` says what is followed."""
+"""The newest opset in the onnx library; `Operator.since` is the newest supported definition."""
 _AXES_FROM_THE_END = 11
 MIN_IR = 3
-"""What TVM requires."""
+"""The minimum IR version of TVM."""
 
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
 
 def read_opset(imports: Iterable[OperatorSetIdProto]) -> int:
-    """Return the version of the ONNX operator set that a model asks for."""
+    """Return the opset version of a model."""
     versions = {entry.version for entry in imports if _DOMAINS.get(entry.domain) == ""}
     if len(versions) != 1:
         raise ModelError("the model must import exactly one version of the ONNX operator set")
@@ -40,7 +40,7 @@ def read_opset(imports: Iterable[OperatorSetIdProto]) -> int:
 
 
 def check_ir(version: int) -> None:
-    """Refuse a version of the ONNX file format that TVM or the onnx library does not know."""
+    """Reject an IR version that TVM or the onnx library does not support."""
     if not MIN_IR <= version <= onnx.IR_VERSION:
         raise ModelError(
             f"ONNX format version {version} is not supported; "
@@ -49,33 +49,35 @@ def check_ir(version: int) -> None:
 
 
 def check_operators(graph: GraphProto) -> None:
-    """Refuse operators that can not be imported: all of them at once, each with its count."""
+    """Reject operators that cannot be imported, in one message with the count of each."""
     foreign: Counter[str] = Counter()
-    refused: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    refusals: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for inner in list_graphs(graph):
         for node in inner.node:
             domain, operator = _DOMAINS.get(node.domain), find_operator(node)
             if domain is None:
                 foreign[f"{node.domain}::{node.op_type} (node {node.name!r})"] += 1
             elif operator is None or not operator.is_importable:
-                why = "that can not be imported" if operator is None else operator.refusal
-                refused[why][f"{domain}::{node.op_type}" if domain else node.op_type] += 1
+                why = "that cannot be imported" if operator is None else operator.refusal
+                refusals[why][f"{domain}::{node.op_type}" if domain else node.op_type] += 1
     if foreign:
         raise ModelError(f"operators of unknown domains: {_list_counts(foreign)}")
-    if refused:
-        told = (f"operators {why}: {_list_counts(names)}" for why, names in sorted(refused.items()))
-        raise ModelError("; ".join(told))
+    if refusals:
+        messages = (
+            f"operators {why}: {_list_counts(names)}" for why, names in sorted(refusals.items())
+        )
+        raise ModelError("; ".join(messages))
 
 
 def check_functions(model: ModelProto) -> None:
-    """Refuse calls of local functions named like operators: ONNX leaves open which is meant.
+    """Reject calls of local functions named like operators, which ONNX leaves ambiguous.
 
-    A name that the operator set of the model does not have yet is the function's.
+    A name that the model's opset does not have yet is the function's.
     """
     version = read_opset(model.opset_import)
-    wholes: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
-    called = {
-        (_DOMAINS.get(node.domain), node.op_type) for whole in wholes for node in list_nodes(whole)
+    scopes: list[onnx.GraphProto | onnx.FunctionProto] = [model.graph, *model.functions]
+    called_names = {
+        (_DOMAINS.get(node.domain), node.op_type) for whole in scopes for node in list_nodes(whole)
     }
     for function in model.functions:
         domain = _DOMAINS.get(function.domain)
@@ -84,7 +86,7 @@ def check_functions(model: ModelProto) -> None:
             if domain
             else find_since_version(function.name, version)
         )
-        if domain is not None and is_known and (domain, function.name) in called:
+        if domain is not None and is_known and (domain, function.name) in called_names:
             raise ModelError(
                 f"local function {function.name!r} is named like an operator of domain "
                 f"{function.domain!r}; runtimes differ in which of the two they take, so call the "
@@ -93,8 +95,8 @@ def check_functions(model: ModelProto) -> None:
 
 
 def check_definitions(graph: GraphProto, version: int) -> None:
-    """Refuse operators that this opset defines in another way than their converters follow."""
-    found: Counter[str] = Counter()
+    """Reject operators with a definition in this opset that is newer than their converters."""
+    counts: Counter[str] = Counter()
     for inner in list_graphs(graph):
         for node in inner.node:
             operator = find_operator(node)
@@ -102,15 +104,15 @@ def check_definitions(graph: GraphProto, version: int) -> None:
                 continue
             since = find_since_version(operator.name, version)
             if since > operator.since:
-                found[f"{operator.name} as opset {since} defines it"] += 1
+                counts[f"{operator.name} as opset {since} defines it"] += 1
         if version < _AXES_FROM_THE_END:
             _check_squeezed(inner)
-    if found:
-        raise ModelError(f"operators that can not be imported: {_list_counts(found)}")
+    if counts:
+        raise ModelError(f"operators that cannot be imported: {_list_counts(counts)}")
 
 
 def check_inputs(graph: GraphProto, version: int) -> None:
-    """Refuse a node without an input that its operator needs."""
+    """Reject a node without a required input."""
     for node in list_nodes(graph):
         for place, name in enumerate(_list_inputs(node, version)):
             if name and not any(node.input[place : place + 1]):
@@ -118,7 +120,7 @@ def check_inputs(graph: GraphProto, version: int) -> None:
 
 
 def _list_inputs(node: NodeProto, version: int) -> Sequence[str]:
-    """Return the names of the inputs that a node has to have, empty between them for others."""
+    """Return the names of required inputs by index, empty for optional ones."""
     operator = find_operator(node)
     if operator is None:
         return ()
@@ -128,16 +130,18 @@ def _list_inputs(node: NodeProto, version: int) -> Sequence[str]:
     return names + names[-1:] * (len(node.input) - len(names)) if is_repeated else names
 
 
-@cache  # a schema hands out new objects each time, and models have thousands of nodes
+@cache  # a schema creates new objects for each access, and models have thousands of nodes
 def _list_schema_inputs(name: str, version: int) -> tuple[tuple[str, ...], bool]:
-    """Return the inputs that an operator of ONNX needs, and whether the last one is repeated.
+    """Return the required inputs of an ONNX operator, and whether the last input is variadic.
 
-    Resize was defined with inputs that files leave out all the same; later it allowed that. So an
-    input is required if the newest definition requires it, too.
+    Early opsets of Resize require inputs that files omit, which later opsets allow. So an input is
+    required only if the newest definition requires it, too.
     """
     schemas = [onnx.defs.get_schema(name, opset, "") for opset in (version, MAX_OPSET)]
-    used, newest = ([_is_required(given) for given in schema.inputs] for schema in schemas)
-    pairs = zip_longest(used, newest[: len(used)], fillvalue=True)
+    used_flags, newest_flags = (
+        [_is_required(given) for given in schema.inputs] for schema in schemas
+    )
+    pairs = zip_longest(used_flags, newest_flags[: len(used_flags)], fillvalue=True)
     names = tuple(
         given.name if all(pair) else ""
         for given, pair in zip(schemas[0].inputs, pairs, strict=True)
@@ -145,15 +149,15 @@ def _list_schema_inputs(name: str, version: int) -> tuple[tuple[str, ...], bool]
     return names, any(given.option == _OPTION.Variadic for given in schemas[0].inputs[-1:])
 
 
-def _is_required(given: onnx.defs.OpSchema.FormalParameter) -> bool:
-    """Tell whether an input may not be left out; a repeated one has to be there once."""
-    if given.option == _OPTION.Variadic:
-        return bool(given.min_arity)
-    return bool(given.option == _OPTION.Single)
+def _is_required(parameter: onnx.defs.OpSchema.FormalParameter) -> bool:
+    """Whether an input is required; a variadic input if its minimum arity is above 0."""
+    if parameter.option == _OPTION.Variadic:
+        return bool(parameter.min_arity)
+    return bool(parameter.option == _OPTION.Single)
 
 
 def _check_squeezed(graph: GraphProto) -> None:
-    """Refuse a Squeeze whose axes count from the end: shape inference leaves them in place."""
+    """Reject a Squeeze with negative axes before opset 11: shape inference ignores them."""
     for node in graph.node:
         axes = [axis for field in node.attribute if field.name == "axes" for axis in field.ints]
         if node.op_type == "Squeeze" and not node.domain and min(axes, default=0) < 0:
@@ -164,7 +168,7 @@ def _check_squeezed(graph: GraphProto) -> None:
 
 
 def find_since_version(name: str, opset: int) -> int:
-    """Return the opset that brought the definition of an operator, 0 where ONNX has none."""
+    """Return the opset of an operator's definition, 0 if ONNX has none."""
     if not onnx.defs.has(name, opset, ""):
         return 0
     return int(onnx.defs.get_schema(name, opset, "").since_version)

@@ -1,9 +1,8 @@
-"""What exporters write and onnxruntime takes, said as ONNX says it.
+"""Normalize forms that exporters write and onnxruntime accepts to standard ONNX.
 
-Negative and meaningless names stand for sizes that are not known, graphs have no names, nodes are
-in any order, `ai.onnx` is another name of the standard domain, and a tensor is stored twice. None
-of it makes a model mean something else, and none of it may reach a library that says nothing, or
-something else, about it.
+Examples: negative sizes and placeholder names for unknown dimensions, unnamed graphs, unsorted
+nodes, `ai.onnx` as a name of the standard domain, duplicate initializers. None changes the meaning
+of a model, but libraries reject them or differ in their treatment.
 """
 
 import re
@@ -30,20 +29,20 @@ from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies, list_g
 from autopipe.compiler.frontends.onnx.rewriting import group_scales
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
-"""Names of open dimensions that say nothing: two that are called so need not be equal."""
+"""Placeholder names of dimensions: two of the same name need not be equal."""
 
 _UNNAMED: Final = "model"
 _STANDARD: Final = "ai.onnx"
 _OPTIONAL_SCALES: Final = 13
-"""The opset from which on Resize may have no scales; before it, sizes came with empty ones."""
+"""The first opset in which the scales of Resize are optional; earlier, sizes had empty ones."""
 _SCALE_OF_GROUP: Final = 18
 _SCALE_OF_CHANNEL: Final = 21
-"""The opsets of GroupNormalization's two definitions; onnx's checker refuses the first one."""
+"""The opsets of GroupNormalization's two definitions; onnx's checker rejects the first one."""
 _FLOATS: Final = ("value_float", "value_floats")
 
 
 def settle_form(model: ModelProto) -> None:
-    """Bring a model into the form that onnx's checker and TVM know; what has it stays as it is."""
+    """Normalize a model, in place, to the form that onnx's checker and TVM expect."""
     version = max((entry.version for entry in model.opset_import if not entry.domain), default=0)
     if _SCALE_OF_GROUP <= version < _SCALE_OF_CHANNEL:
         group_scales.rewrite_group_norms(model.graph)
@@ -81,7 +80,7 @@ def _settle_nodes(graph: GraphProto, opset: int) -> None:
 
 
 def give_scalars(model: ModelProto) -> None:
-    """Have each Range read numbers where it reads lists of one number; onnxruntime takes both."""
+    """Squeeze the inputs [1] of each Range to scalars; onnxruntime accepts both."""
     ranges = [
         (inner, node)
         for inner in list_graphs(model.graph)
@@ -91,29 +90,31 @@ def give_scalars(model: ModelProto) -> None:
     if not ranges:
         return
     try:
-        inferred = infer_types(model)
+        inferred_model = infer_types(model)
     except onnx.shape_inference.InferenceError:
-        return  # of another node; it is told when shapes are inferred for good
-    lists = {name for inner in list_graphs(inferred.graph) for name in _list_unit_vectors(inner)}
+        return  # of another node; reported by the final inference
+    lists = {
+        name for inner in list_graphs(inferred_model.graph) for name in _list_unit_vectors(inner)
+    }
     names = Names(model.graph)
     for graph, node in ranges:
         for index, name in enumerate(node.input):
             if name in lists:
                 node.input[index] = names.fresh(name)
-                made = helper.make_node("Squeeze", [name], [node.input[index]])
-                graph.node.insert(list(graph.node).index(node), made)
+                squeeze = helper.make_node("Squeeze", [name], [node.input[index]])
+                graph.node.insert(list(graph.node).index(node), squeeze)
 
 
-def name_types(graph: GraphProto, inferred: GraphProto) -> None:
-    """Give outputs the type that was inferred: all in branches and bodies, and untyped ones."""
-    (_, *bodies_of), (_, *known_of) = list_graphs(graph), list_graphs(inferred)
-    for body, typed in zip(bodies_of, known_of, strict=True):
-        for value, known in zip(body.output, typed.output, strict=True):
-            value.type.CopyFrom(known.type)
-    for value, known in zip(graph.output, inferred.output, strict=True):
+def name_types(graph: GraphProto, inferred_graph: GraphProto) -> None:
+    """Set the inferred types of outputs in branches and bodies, and of untyped graph outputs."""
+    (_, *bodies), (_, *inferred_bodies) = list_graphs(graph), list_graphs(inferred_graph)
+    for body, inferred_body in zip(bodies, inferred_bodies, strict=True):
+        for value, inferred_value in zip(body.output, inferred_body.output, strict=True):
+            value.type.CopyFrom(inferred_value.type)
+    for value, inferred_value in zip(graph.output, inferred_graph.output, strict=True):
         kind = value.type.tensor_type
         if value.type.HasField("tensor_type") and not kind.elem_type:
-            kind.elem_type = known.type.tensor_type.elem_type
+            kind.elem_type = inferred_value.type.tensor_type.elem_type
 
 
 def _is_range(node: NodeProto) -> bool:
@@ -129,24 +130,24 @@ def _list_unit_vectors(graph: GraphProto) -> Iterator[str]:
 
 
 def _open_dimension(value: ValueInfoProto) -> None:
-    """Leave a dimension open that is negative."""
+    """Clear negative sizes of dimensions."""
     if value.type.HasField("tensor_type"):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_value < 0:
                 dim.ClearField("dim_value")
 
 
-def _drop_shadowed(stored: MutableSequence[TensorProto]) -> None:
-    """Drop tensors without a name, and all but the last of those with one name."""
-    known = {""}
-    for index, tensor in reversed(list(enumerate(stored))):
-        if tensor.name in known:
-            del stored[index]
-        known.add(tensor.name)
+def _drop_shadowed(initializers: MutableSequence[TensorProto]) -> None:
+    """Drop unnamed tensors, and all but the last of those with the same name."""
+    names = {""}
+    for index, tensor in reversed(list(enumerate(initializers))):
+        if tensor.name in names:
+            del initializers[index]
+        names.add(tensor.name)
 
 
 def _store_list(node: NodeProto) -> None:
-    """Make a constant's list of floats a tensor: TVM takes them for 64 bits each."""
+    """Convert a Constant's `value_floats` to a tensor: TVM reads them as float64."""
     for attribute in node.attribute:
         if attribute.name in _FLOATS:
             values = attribute.f if attribute.name == _FLOATS[0] else list(attribute.floats)
@@ -155,27 +156,27 @@ def _store_list(node: NodeProto) -> None:
 
 
 def _list_empty(constant: NodeProto) -> Iterator[str]:
-    """Yield the name of a constant that holds nothing."""
+    """Yield the names of empty constants."""
     if any(field.name == "value" and list(field.t.dims) == [0] for field in constant.attribute):
         yield from constant.output
 
 
 def _drop_empty_sizes(resize: NodeProto, empty: set[str]) -> None:
-    """Leave out scales or sizes that hold nothing, as they may be since opset 13."""
+    """Drop empty scales or sizes of Resize, which are optional since opset 13."""
     for slot in (2, 3):
         if len(resize.input) > slot and resize.input[slot] in empty:
             resize.input[slot] = ""
 
 
 def _sort_results(topk: NodeProto) -> None:
-    """Ask for results in order where any order is right: then all runtimes return the same."""
+    """Set `sorted` of nodes that allow any order, so that all runtimes return the same."""
     for attribute in topk.attribute:
         if attribute.name == "sorted":
             attribute.i = 1
 
 
 def _is_sorted(graph: GraphProto) -> bool:
-    """Whether each node stands behind those that it reads of."""
+    """Whether the nodes are in topological order."""
     later = Counter(name for node in graph.node for name in node.output if name)
     for node in graph.node:
         if any(later[name] for name in _list_read_values(node)):
@@ -185,25 +186,28 @@ def _is_sorted(graph: GraphProto) -> bool:
 
 
 def _sort_nodes(graph: GraphProto) -> None:
-    """Put each node behind those that it reads of; a circle stays, and the checker tells of it."""
-    maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    needs = [
-        {maker[name] for name in _list_read_values(node) if name in maker} for node in graph.node
+    """Sort nodes topologically; a cycle is left to the checker."""
+    producer_index = {
+        name: index for index, node in enumerate(graph.node) for name in node.output if name
+    }
+    producers_by_node = [
+        {producer_index[name] for name in _list_read_values(node) if name in producer_index}
+        for node in graph.node
     ]
     readers = defaultdict(list)
-    for index, needed in enumerate(needs):
-        for made in needed:
-            readers[made].append(index)
-    missing = [len(needed) for needed in needs]
-    ready = deque(index for index, count in enumerate(missing) if count == 0)
+    for index, producers in enumerate(producers_by_node):
+        for producer in producers:
+            readers[producer].append(index)
+    pending_counts = [len(needed) for needed in producers_by_node]
+    ready = deque(index for index, count in enumerate(pending_counts) if count == 0)
     order = []
     while ready:
         order.append(index := ready.popleft())
         for reader in readers[index]:
-            missing[reader] -= 1
-            if missing[reader] == 0:
+            pending_counts[reader] -= 1
+            if pending_counts[reader] == 0:
                 ready.append(reader)
-    if len(order) == len(missing):
+    if len(order) == len(pending_counts):
         nodes = [graph.node[index] for index in order]
         copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
@@ -211,7 +215,7 @@ def _sort_nodes(graph: GraphProto) -> None:
 
 
 def _list_read_values(node: NodeProto) -> Iterator[str]:
-    """Yield what a node reads, in its inner graphs too."""
+    """Yield the names that a node and its inner graphs read."""
     yield from node.input
     for inner in (graph for body in list_bodies(node) for graph in list_graphs(body)):
         for below in inner.node:

@@ -1,7 +1,7 @@
-"""The gate: nothing of a model reaches TVM that was not checked here.
+"""The gate: all checks of an untrusted model before it reaches TVM.
 
-The checks run in a child process first. What gets through it does so again in this process,
-on the same bytes, so that nothing the child made has to be trusted.
+The checks run in a sandboxed child process first, and are repeated in this process on the same
+bytes, so that no output of the child has to be trusted.
 """
 
 from collections import Counter
@@ -37,14 +37,14 @@ from autopipe.errors import ModelError
 from autopipe.processes.sandbox import run_in_sandbox
 
 SECONDS = 60
-"""CPU time the check of a model may take; twice this by the clock."""
+"""Limit of the CPU time of a check in seconds; the wall time limit is twice this."""
 _MEMORY = 2**30
 _IR_WITHOUT_WEIGHTS_AMONG_INPUTS = 4
 
 
 @dataclass(frozen=True)
 class Vetted:
-    """A model that passed: its graph, and the weights that were taken out of it."""
+    """An admitted model: its graph, and its detached weights."""
 
     model: ModelProto
     """ModelProto; a weight is a typed input of its graph, after the model's own inputs."""
@@ -62,19 +62,21 @@ def admit_model(
     inputs: Mapping[str, Input],
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
 ) -> Vetted:
-    """Check the bytes of the model file at `path`, its inputs bound to the pipeline's shapes.
+    """Check the bytes of the model file at `path`, with inputs bound to the pipeline's shapes.
 
-    With open sizes it is checked at the ends of their ranges, near them and at likely sizes. Raises
-    `ModelError` for what can not be used, `ConfigError` where `inputs` do not fit.
+    Dynamic dimensions are checked at the ends of their ranges, near them and at specialized sizes.
+    Raises `ModelError` for an unusable model, `ConfigError` if `inputs` do not match it.
     """
     memory = _MEMORY + 4 * len(data)
     run_in_sandbox(lambda: _try_model(data, path, inputs), memory=memory, seconds=SECONDS)
     for sizes in list_probe_sizes(dimensions):
-        if 0 in sizes.values():  # as a fixed size it would be refused
+        if 0 in sizes.values():  # a static size of 0 would be rejected
             continue
-        fixed = {name: given.at(sizes) for name, given in inputs.items()}
+        static_inputs = {name: given.at(sizes) for name, given in inputs.items()}
         try:
-            run_in_sandbox(partial(_try_at, data, path, fixed), memory=memory, seconds=SECONDS)
+            run_in_sandbox(
+                partial(_try_at, data, path, static_inputs), memory=memory, seconds=SECONDS
+            )
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {format_sizes(sizes)}: {error}; {advice}") from error
@@ -82,9 +84,9 @@ def admit_model(
 
 
 def sketch_model(data: bytes, path: Path) -> Vetted:
-    """Check the bytes of a model whose open dimensions nobody has bound: each counts as 1.
+    """Check the bytes of a model with unbound dynamic dimensions, which count as 1.
 
-    Operators that would fit each other in other sizes are not refused. Raises `ModelError`.
+    Operators that would be consistent at other sizes are not rejected. Raises `ModelError`.
     """
     run_in_sandbox(
         lambda: _try_model(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS
@@ -93,15 +95,19 @@ def sketch_model(data: bytes, path: Path) -> Vetted:
 
 
 def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
-    """Return the shape of each input as the model declares it: sizes, symbols, None if nameless.
+    """Return the declared shape of each input: sizes, symbols, None for an unnamed dimension.
 
-    None alone stands for an input of unknown rank. Raises `ModelError` for bytes that are no model.
+    The shape is None for an input of unknown rank. Raises `ModelError` for invalid bytes.
     """
     run_in_sandbox(lambda: _try_parsing(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
     graph = parse_model(data).graph
-    stored = {tensor.name for tensor in graph.initializer}
-    shaped = shapes.read_declared_shapes(graph)
-    return {value.name: shaped.get(value.name) for value in graph.input if value.name not in stored}
+    initializer_names = {tensor.name for tensor in graph.initializer}
+    declared_shapes = shapes.read_declared_shapes(graph)
+    return {
+        value.name: declared_shapes.get(value.name)
+        for value in graph.input
+        if value.name not in initializer_names
+    }
 
 
 def _try_parsing(data: bytes) -> None:
@@ -113,12 +119,12 @@ def _try_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> N
 
 
 def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
-    vetted = vet_model(data, path, inputs)
-    window_fit.check_sizes(vetted.model.graph, vetted.shapes)
+    vetted_model = vet_model(data, path, inputs)
+    window_fit.check_sizes(vetted_model.model.graph, vetted_model.shapes)
 
 
 def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
-    """Check a model in this process; with None for `inputs`, open dimensions stay open."""
+    """Check a model in this process; with None for `inputs`, dynamic dimensions stay unbound."""
     model = parse_model(data)
     graph = model.graph
     check_operators.check_operators(graph)
@@ -146,16 +152,16 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     expand_operators.complete_attributes(graph)
     exporter_forms.give_scalars(model)
-    inferred = shapes.infer_shapes(model)
-    exporter_forms.name_types(graph, inferred.graph)
-    shapes.check_types(inferred.graph)
+    inferred_model = shapes.infer_shapes(model)
+    exporter_forms.name_types(graph, inferred_model.graph)
+    shapes.check_types(inferred_model.graph)
     _check_reached(graph, values)
-    memory.check_memory(inferred.graph, [value.name for value in values], weights)
-    return Vetted(model, weights, values, shapes.read_static_shapes(inferred.graph), opset)
+    memory.check_memory(inferred_model.graph, [value.name for value in values], weights)
+    return Vetted(model, weights, values, shapes.read_static_shapes(inferred_model.graph), opset)
 
 
 def parse_model(data: bytes) -> ModelProto:
-    """Return the model that the bytes hold, its local functions inlined, in the usual form."""
+    """Parse a model, inline its local functions and normalize its form."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -175,10 +181,10 @@ def parse_model(data: bytes) -> ModelProto:
 
 
 def _inline_functions(model: ModelProto) -> ModelProto:
-    """Return a model with its local functions in the place of their calls.
+    """Inline the local functions of a model.
 
-    A function may name another opset than the model: ONNX wants its operators to be the same in
-    both, and onnxruntime takes those of the model.
+    A function may import another opset than the model: ONNX requires that its operators are equal
+    in both, and onnxruntime uses those of the model.
     """
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for function in model.functions:
@@ -188,9 +194,9 @@ def _inline_functions(model: ModelProto) -> ModelProto:
 
 
 def _count_inlined(model: ModelProto) -> int:
-    """Count the nodes of a model whose local functions are inlined.
+    """Count the nodes of a model after inlining of its local functions.
 
-    Refuses functions that end up calling themselves: inlining one never ends.
+    Raises ModelError for recursive functions.
     """
     calls = {
         (function.domain, function.name): Counter(
@@ -218,18 +224,18 @@ def _count_inlined(model: ModelProto) -> int:
 def read_original(
     data: bytes, path: Path, inputs: Mapping[str, Input], weights: Iterable[str]
 ) -> ModelProto:
-    """Return a model that passed as its author wrote it, but without its weights.
+    """Return an admitted model in its original form, without its weights.
 
-    Local functions, inner graphs and conditions are as they were; inputs that the pipeline gives a
-    value have it.
+    Local functions, inner graphs and conditions are unchanged; inputs with a value in the pipeline
+    are initializers.
     """
     model = onnx.ModelProto.FromString(data)
-    graph, stored = model.graph, set(weights)
+    graph, weight_names = model.graph, set(weights)
     for index, tensor in reversed(list(enumerate(graph.initializer))):
-        if tensor.name in stored:
+        if tensor.name in weight_names:
             del graph.initializer[index]
     for index, node in reversed(list(enumerate(graph.node))):
-        if node.op_type == "Constant" and not stored.isdisjoint(node.output):
+        if node.op_type == "Constant" and not weight_names.isdisjoint(node.output):
             del graph.node[index]
     _load_the_rest(graph, path)
     shapes.fix_inputs(graph, inputs)
@@ -237,38 +243,38 @@ def read_original(
 
 
 def _check_tensors(graph: GraphProto, data: bytes, path: Path) -> None:
-    known = source.list_locations(data)
+    locations = source.list_locations(data)
     for tensor in tensors.list_tensors(graph):
         tensors.check_tensor(tensor, path)
         location = tensors.read_location(tensor)
-        if location is not None and location not in known:
-            # The cache key covers what `source.files` finds, so that must be all there is.
+        if location is not None and location not in locations:
+            # The cache key covers the files of `source.list_files`: there must be no others.
             raise ModelError(f"tensor {tensor.name!r} names external data in an unusual encoding")
 
 
 def _load_the_rest(graph: GraphProto, path: Path) -> None:
-    """Read what is no weight but stored like one: shape inference needs its values."""
+    """Load external data of tensors that are no weights: shape inference needs their values."""
     for tensor in tensors.list_tensors(graph):
         if tensors.read_location(tensor) is not None:
             tensor.CopyFrom(numpy_helper.from_array(tensors.read_array(tensor, path), tensor.name))
 
 
 def _check_reached(graph: GraphProto, inputs: Iterable[Value]) -> None:
-    """Refuse a graph that computes the same whatever it is given."""
-    reached = {value.name for value in inputs}
+    """Reject a graph without an output that depends on an input."""
+    reached_names = {value.name for value in inputs}
     for node in graph.node:
         bodies = [body for each in node.attribute for body in (each.g, *each.graphs)]
-        if not reached.isdisjoint(node.input) or any(
-            reached & count_uses(body).keys() for body in bodies
+        if not reached_names.isdisjoint(node.input) or any(
+            reached_names & count_uses(body).keys() for body in bodies
         ):
-            reached.update(node.output)
-    if not any(value.name in reached for value in graph.output):
+            reached_names.update(node.output)
+    if not any(value.name in reached_names for value in graph.output):
         raise ModelError("no output depends on an input: there is nothing to compile")
 
 
 def _drop_defaults(graph: GraphProto, weights: Mapping[str, TensorProto]) -> None:
-    """Drop the inputs that are tensors of the model, as files before format version 4 have them."""
-    stored = {tensor.name for tensor in graph.initializer} | weights.keys()
+    """Drop graph inputs that are initializers, as files before IR version 4 declare them."""
+    names = {tensor.name for tensor in graph.initializer} | weights.keys()
     for index, value in reversed(list(enumerate(graph.input))):
-        if value.name in stored:
+        if value.name in names:
             del graph.input[index]

@@ -1,4 +1,4 @@
-"""How much an ONNX model asks for, as far as that is known before it runs: memory, and rounds."""
+"""Bound the memory and the loop rounds of an ONNX model before it runs."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -18,21 +18,20 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
 def check_memory(
     graph: GraphProto, inputs: Collection[str], weights: Collection[str], limits: Bounds = BOUNDS
 ) -> None:
-    """Raise `ModelError`, with the node, for a graph whose tensors take absurdly much memory.
+    """Raise `ModelError`, with the node, if the tensors of a graph exceed the memory bounds.
 
-    Or for one that takes absurdly many rounds over constants alone, which the build runs once.
-    `inputs` and `weights` are names. The types of the graph's values have been inferred; a size
-    that depends on data counts nothing.
+    Also for a loop over constants, which the build evaluates, that exceeds the bound of rounds.
+    `inputs` and `weights` are names. The graph has inferred types; a data-dependent size counts 0.
     """
-    known = count_bytes(graph)
-    given = {name: known.get(name, 0) for name in inputs}
-    stored = sum(known.get(name, 0) for name in weights)
-    varying = set(given)
+    byte_counts = count_bytes(graph)
+    input_bytes = {name: byte_counts.get(name, 0) for name in inputs}
+    weight_bytes = sum(byte_counts.get(name, 0) for name in weights)
+    varying = set(input_bytes)
     bounds.check_memory(
-        list(_list_steps(graph, known, varying)),
-        given=given,
-        stored=stored,
-        returned={value.name for value in graph.output},
+        list(_list_steps(graph, byte_counts, varying)),
+        input_bytes=input_bytes,
+        weight_bytes=weight_bytes,
+        output_names={value.name for value in graph.output},
         bounds=limits,
     )
     numbers = trips.read_scalars(graph)
@@ -42,36 +41,36 @@ def check_memory(
 
 
 def _list_steps(
-    graph: GraphProto, known: Mapping[str, int], varying: set[str]
+    graph: GraphProto, byte_counts: Mapping[str, int], varying: set[str]
 ) -> Iterator[Computation]:
-    """Yield the nodes of a graph, those of inner graphs in front of the node that has them.
+    """Yield the nodes of a graph, those of inner graphs before the node that contains them.
 
-    `varying` grows by the results of what depends on the inputs.
+    `varying` collects the results that depend on the inputs.
     """
     for index, node in enumerate(graph.node):
         inner = [body for each in node.attribute for body in (each.g, *each.graphs) if body.node]
         for body in inner:
-            yield from _list_steps(body, known, varying)
+            yield from _list_steps(body, byte_counts, varying)
         read = {*node.input, *(name for body in inner for name in _list_read_values(body))}
         constant = varying.isdisjoint(read)
         if not constant:
             varying |= set(node.output)
-        is_alias = node.op_type == "Identity" and constant  # clean-up gives it no memory
-        what = f"{node.op_type} {node.name!r}" if node.name else f"node {index}, {node.op_type}"
+        is_alias = node.op_type == "Identity" and constant  # removed by clean-up
+        label = f"{node.op_type} {node.name!r}" if node.name else f"node {index}, {node.op_type}"
         yield Computation(
-            what,
+            label,
             tuple(filter(None, read)),
-            {name: 0 if is_alias else known.get(name, 0) for name in node.output if name},
+            {name: 0 if is_alias else byte_counts.get(name, 0) for name in node.output if name},
             constant,
         )
 
 
 def _count_rounds(node: NodeProto, numbers: trips.Known) -> int:
-    """Return how often the innermost loop in a node runs, as far as it is known."""
+    """Return the known total rounds of the innermost loop of a node."""
     inner = (each for body in list_bodies(node) for each in body.node)
-    within = max((_count_rounds(each, numbers) for each in inner), default=1)
-    own = trips.find_node_trips(node, numbers).exactly if node.op_type == "Loop" else None
-    return within if own is None else own * within
+    inner_rounds = max((_count_rounds(each, numbers) for each in inner), default=1)
+    own_rounds = trips.find_node_trips(node, numbers).exactly if node.op_type == "Loop" else None
+    return inner_rounds if own_rounds is None else own_rounds * inner_rounds
 
 
 def _list_read_values(body: GraphProto) -> set[str]:

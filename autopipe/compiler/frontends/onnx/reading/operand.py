@@ -1,4 +1,4 @@
-"""What is known of an input of a node before the model runs."""
+"""The type and constant value of a node's input."""
 
 from dataclasses import dataclass
 
@@ -10,23 +10,23 @@ from autopipe.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The type of an input, and its values if the graph holds them."""
+    """The type of an input, and its values if it is constant."""
 
     type: TypeProto
-    """A TypeProto, empty where nothing is known and for an input that is left out."""
+    """The type, empty if it is unknown and for an absent input."""
     values: Array | None
 
-    def shape(self, what: str) -> list[int]:
-        """Return the sizes, which have to be known; raises `ModelError` with `what` otherwise."""
+    def shape(self, label: str) -> list[int]:
+        """Return the static sizes; raises `ModelError` with `label` if they are unknown."""
         dims = self.type.tensor_type.shape.dim
         if not self.type.tensor_type.HasField("shape") or not all(
             dim.HasField("dim_value") for dim in dims
         ):
-            raise ModelError(f"{what} has a shape that is not known before the model runs")
+            raise ModelError(f"{label} has a shape that is not known before the model runs")
         return [dim.dim_value for dim in dims]
 
-    def number(self, what: str) -> int:
-        """Return a whole number that has to be constant; raises `ModelError` with `what`."""
+    def number(self, label: str) -> int:
+        """Return a constant integer; raises `ModelError` with `label` if it is computed."""
         if self.values is None or self.values.size != 1:
-            raise ModelError(f"{what} is not constant")
+            raise ModelError(f"{label} is not constant")
         return int(self.values.item())

@@ -1,4 +1,4 @@
-"""The shapes of a model: inputs bound to the pipeline's, the rest inferred and checked."""
+"""Bind input shapes to the pipeline's, and infer and check the other shapes."""
 
 import math
 import re
@@ -24,7 +24,7 @@ from autopipe.errors import ConfigError, ModelError
 
 _LONGEST = 500
 _MOST_FIXED = 1024
-"""Elements of an input that is one number everywhere."""
+"""Maximum number of elements of an input with a configured value."""
 _FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4)
 _ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 _CONTEXT = re.compile(
@@ -34,16 +34,16 @@ _TAGS = re.compile(r"\[\w+Error\] |Inference error\(s\): ")
 
 
 def bind_inputs(graph: GraphProto, inputs: Mapping[str, Input]) -> tuple[Value, ...]:
-    """Give every input of a graph the shape that the model and the pipeline agree on.
+    """Bind the inputs of a graph to the shapes of the pipeline.
 
-    A size that the pipeline names stays open under that name. A symbol bound for one input holds
-    for all. Raises `ConfigError` where the pipeline
-    contradicts the model, `ModelError` where a dimension stays open.
+    A dimension that the pipeline names is dynamic under that name. A symbol bound for one input is
+    bound for all. Raises `ConfigError` if the pipeline contradicts the model, `ModelError` if a
+    dimension stays unbound.
     """
     names = [value.name for value in graph.input]
     for name in inputs.keys() - set(names):
-        meant = find_closest(name, names)
-        hint = f"; did you mean {meant!r}?" if meant else ";"
+        suggestion = find_closest(name, names)
+        hint = f"; did you mean {suggestion!r}?" if suggestion else ";"
         raise ConfigError(
             f"model.inputs.{name}: the model has no such input{hint} it has {_quote_names(names)}"
         )
@@ -55,31 +55,31 @@ def bind_inputs(graph: GraphProto, inputs: Mapping[str, Input]) -> tuple[Value, 
 
 
 def fix_inputs(graph: GraphProto, inputs: Mapping[str, Input]) -> dict[str, Input]:
-    """Make constants of the inputs that have a value, and return the others.
+    """Convert inputs with a configured value to initializers; returns the other inputs.
 
-    Raises `ConfigError` for a value that the input's type does not hold, and for a wrong shape.
+    Raises `ConfigError` for a value that the input's dtype cannot represent or a wrong shape.
     """
     for index, value in reversed(list(enumerate(graph.input))):
-        given = inputs.get(value.name)
-        if given is None or given.value is None:
+        input_spec = inputs.get(value.name)
+        if input_spec is None or input_spec.value is None:
             continue
-        _give_shape(value, given, {})
-        shape = given.sizes
+        _give_shape(value, input_spec, {})
+        shape = input_spec.sizes
         if math.prod(shape) > _MOST_FIXED:
             raise ConfigError(
                 f"model.inputs.{value.name}.value: an input of {list(shape)} is no number"
             )
-        dtype, where = _read_dtype(value), f"model.inputs.{value.name}.value"
-        array = np.full(shape, given.value).astype(dtype)
-        if not np.array_equal(array, np.full(shape, given.value)) and array.dtype.kind != "f":
-            raise ConfigError(f"{where}: {given.value} is no {dtype}")
+        dtype, field_path = _read_dtype(value), f"model.inputs.{value.name}.value"
+        array = np.full(shape, input_spec.value).astype(dtype)
+        if not np.array_equal(array, np.full(shape, input_spec.value)) and array.dtype.kind != "f":
+            raise ConfigError(f"{field_path}: {input_spec.value} is no {dtype}")
         graph.initializer.append(numpy_helper.from_array(array, value.name))
         del graph.input[index]
     return {name: given for name, given in inputs.items() if given.value is None}
 
 
 def list_unbound_inputs(graph: GraphProto) -> tuple[Value, ...]:
-    """Return every input of a graph, which stays as it is, with open dimensions taken as 1."""
+    """Return the inputs of a graph with dynamic dimensions replaced by 1."""
     dtypes = {value.name: _read_dtype(_require_rank(value)) for value in graph.input}
     return tuple(
         Value(
@@ -92,7 +92,7 @@ def list_unbound_inputs(graph: GraphProto) -> tuple[Value, ...]:
 
 
 def read_declared_shapes(graph: GraphProto) -> dict[str, tuple[int | str | None, ...]]:
-    """Return the shape of each input as the model declares it: sizes, symbols, None if open."""
+    """Return the declared shape of each input: sizes, symbols, None for an unnamed dimension."""
     return {
         value.name: tuple(
             dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
@@ -103,26 +103,26 @@ def read_declared_shapes(graph: GraphProto) -> dict[str, tuple[int | str | None,
     }
 
 
-def _give_shape(value: ValueInfoProto, given: Input, symbols: dict[str, int | str]) -> None:
-    where = f"model.inputs.{value.name}"
+def _give_shape(value: ValueInfoProto, input_spec: Input, symbols: dict[str, int | str]) -> None:
+    field_path = f"model.inputs.{value.name}"
     kind = value.type.tensor_type
     dtype = _read_dtype(value)
-    if given.dtype not in (None, dtype):
-        raise ConfigError(f"{where}.dtype: {given.dtype} is given, the model has {dtype}")
+    if input_spec.dtype not in (None, dtype):
+        raise ConfigError(f"{field_path}.dtype: {input_spec.dtype} is given, the model has {dtype}")
     if not kind.HasField("shape"):
-        for _ in given.shape:
+        for _ in input_spec.shape:
             kind.shape.dim.add()
-    if len(given.shape) != len(kind.shape.dim):
+    if len(input_spec.shape) != len(kind.shape.dim):
         raise ConfigError(
-            f"{where}.shape: {list(given.shape)} has {len(given.shape)} dimensions, "
+            f"{field_path}.shape: {list(input_spec.shape)} has {len(input_spec.shape)} dimensions, "
             f"the model has {len(kind.shape.dim)}"
         )
-    for axis, (dim, size) in enumerate(zip(kind.shape.dim, given.shape, strict=True)):
-        fixed = dim.dim_value if dim.HasField("dim_value") else symbols.get(dim.dim_param)
-        if fixed is not None and fixed != size:
+    for axis, (dim, size) in enumerate(zip(kind.shape.dim, input_spec.shape, strict=True)):
+        known_size = dim.dim_value if dim.HasField("dim_value") else symbols.get(dim.dim_param)
+        if known_size is not None and known_size != size:
             raise ConfigError(
-                f"{where}.shape: dimension {axis} is {size}, the model has "
-                f"{dim.dim_param or fixed}{f' = {fixed}' if dim.dim_param else ''} there"
+                f"{field_path}.shape: dimension {axis} is {size}, the model has "
+                f"{dim.dim_param or known_size}{f' = {known_size}' if dim.dim_param else ''} there"
             )
         if dim.dim_param:
             symbols[dim.dim_param] = size
@@ -137,25 +137,25 @@ def _set_dimension(dim: TensorShapeProto.Dimension, size: int | str) -> None:
 
 
 def _bind_input(
-    value: ValueInfoProto, given: Input | None, symbols: Mapping[str, int | str]
+    value: ValueInfoProto, input_spec: Input | None, symbols: Mapping[str, int | str]
 ) -> Value:
-    """Return an input whose sizes are all known or named by the pipeline."""
+    """Bind one input: all sizes are static or named by the pipeline."""
     dtype = _read_dtype(value)
     kind = _require_rank(value).type.tensor_type
-    named = {} if given is None else dict(enumerate(given.shape))
+    sizes_by_axis = {} if input_spec is None else dict(enumerate(input_spec.shape))
     for axis, dim in enumerate(kind.shape.dim):
-        if given is None and dim.dim_param in symbols:
-            named[axis] = symbols[dim.dim_param]
-            _set_dimension(dim, named[axis])
-        if not dim.HasField("dim_value") and axis not in named:
+        if input_spec is None and dim.dim_param in symbols:
+            sizes_by_axis[axis] = symbols[dim.dim_param]
+            _set_dimension(dim, sizes_by_axis[axis])
+        if not dim.HasField("dim_value") and axis not in sizes_by_axis:
             symbol = f" ({dim.dim_param!r})" if dim.dim_param else ""
             raise ModelError(
                 f"dimension {axis}{symbol} of input {value.name!r} is open; {_advise_shape(value)}"
             )
     shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
     names = tuple(dim.dim_param for dim in kind.shape.dim)
-    fixed = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
-    count_elements(fixed, f"input {value.name!r}")
+    static_sizes = [dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value")]
+    count_elements(static_sizes, f"input {value.name!r}")
     dimensions = names if any(names) else ()
     return Value(name=value.name, shape=shape, dtype=dtype, dimensions=dimensions)
 
@@ -179,15 +179,15 @@ def _read_dtype(value: ValueInfoProto) -> str:
 
 
 def infer_shapes(model: ModelProto) -> ModelProto:
-    """Return the model with the types that follow from the inputs.
+    """Infer types from the inputs; returns a copy of the model.
 
-    Raises `ModelError` where operators do not fit each other or what the model declares.
+    Raises `ModelError` if operators contradict each other or declared types.
     """
     for graph in list_graphs(model.graph):
-        del graph.value_info[:]  # a note of whoever wrote the file, often out of date
+        del graph.value_info[:]  # optional notes of the exporter, often outdated
     try:
         return _check_inferred(model)
-    except _ERRORS:  # once more, so that the message says where
+    except _ERRORS:  # once more with named nodes, for the message
         _check_values(model.graph)
         name_nodes(model.graph)
     try:
@@ -197,17 +197,21 @@ def infer_shapes(model: ModelProto) -> ModelProto:
 
 
 def check_types(graph: GraphProto) -> None:
-    """Refuse a graph that computes values of a type that its converters know nothing of.
+    """Reject a graph with values of an unsupported element type.
 
-    bfloat16 is known as long as it is neither an input nor an output, and so are four bits that a
-    Cast makes, which are kept in eight. TVM makes other numbers of others that numpy lacks.
+    bfloat16 is supported except for inputs and outputs, and int4 as a result of Cast, stored in
+    int8. TVM computes wrong values for other dtypes that NumPy lacks.
     """
     for inner in list_graphs(graph):
         types = {value.name: value.type.tensor_type.elem_type for value in inner.value_info}
         for node in inner.node:
-            known = {0, TensorProto.BFLOAT16, *(_FOUR_BITS if node.op_type == "Cast" else ())}
+            supported_types = {
+                0,
+                TensorProto.BFLOAT16,
+                *(_FOUR_BITS if node.op_type == "Cast" else ()),
+            }
             for name in node.output:
-                if types.get(name, 0) not in known:
+                if types.get(name, 0) not in supported_types:
                     to_dtype_name(types[name], f"output {name!r} of {describe_node(node)}")
 
 
@@ -217,26 +221,26 @@ def _check_inferred(model: ModelProto) -> ModelProto:
 
 
 def _check_values(graph: GraphProto) -> None:
-    """Refuse inputs and outputs without a name or a type, of which onnx says not which it is."""
+    """Reject inputs and outputs without name or type: onnx's message does not identify them."""
     for kind, values in (("input", graph.input), ("output", graph.output)):
         for place, value in enumerate(values):
             if not value.name:
                 raise ModelError(f"{kind} {place} of the graph has no name")
-            typed = value.type.WhichOneof("value") == "tensor_type"
-            if typed and not value.type.tensor_type.elem_type:
+            is_tensor = value.type.WhichOneof("value") == "tensor_type"
+            if is_tensor and not value.type.tensor_type.elem_type:
                 raise ModelError(f"{kind} {value.name!r} has no element type")
 
 
 def read_static_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the values of an inferred graph, where they are static.
+    """Return the static shapes of an inferred graph's values by name.
 
-    Raises `ModelError` for one that is absurd.
+    Raises `ModelError` for a shape with too many elements.
     """
     return {name: shape for name, shape, _ in _list_values(graph)}
 
 
 def count_bytes(graph: GraphProto) -> dict[str, int]:
-    """Return the bytes of the values and tensors of an inferred graph, where they are known."""
+    """Count the bytes of values and initializers of an inferred graph, as far as known."""
     return {
         name: math.prod(shape) * np.dtype(DTYPES[kind][0]).itemsize
         for inner in list_graphs(graph)
@@ -249,7 +253,7 @@ def count_bytes(graph: GraphProto) -> dict[str, int]:
 
 
 def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]]:
-    """Yield name, shape and element type of each value whose shape is static."""
+    """Yield (name, shape, element type) of each value of static shape."""
     for value in (*graph.input, *graph.value_info, *graph.output):
         shape = read_value_shape(value)
         if shape is not None:
@@ -265,7 +269,7 @@ def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
 
 
 def _add_output_shapes(model: ModelProto) -> ModelProto:
-    """Return a model for the checker, which wants some shape in places where runtimes do not."""
+    """Copy a model with an empty shape for each output without one: the checker requires it."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for value in copy.graph.output:
@@ -275,17 +279,17 @@ def _add_output_shapes(model: ModelProto) -> ModelProto:
 
 
 def _describe_error(message: str) -> str:
-    """Return onnx's account of an error as one line: the first node, which the others follow.
+    """Shorten onnx's error message to one line about the first failing node.
 
-    A node in a branch or a body stands behind the one that it is inside of, on the same line.
+    A node in a branch or a body follows the node that contains it, on the same line.
     """
-    first, *others = filter(None, map(str.strip, _TAGS.sub("", message).splitlines()))
-    count = sum(other.startswith("(op_type:") for other in others)
-    more = f" (and {count} more {'node' if count == 1 else 'nodes'})" if count else ""
+    first, *other_lines = filter(None, map(str.strip, _TAGS.sub("", message).splitlines()))
+    count = sum(other.startswith("(op_type:") for other in other_lines)
+    suffix = f" (and {count} more {'node' if count == 1 else 'nodes'})" if count else ""
     if not count:
-        first = " ".join((first, *others))
+        first = " ".join((first, *other_lines))
     first = _CONTEXT.sub(r"node '\2' (\3): \1", " ".join(first.split()))
-    return first[: _LONGEST - len(more)] + more
+    return first[: _LONGEST - len(suffix)] + suffix
 
 
 def _quote_names(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The bytes of an ONNX model, and which files belong to it."""
+"""The bytes of an ONNX model and its external data files."""
 
 import hashlib
 import mmap
@@ -12,7 +12,7 @@ from autopipe import foreign
 from autopipe.errors import ModelError
 
 MAX_BYTES = 2**31 - 1
-"""What one protobuf message can hold."""
+"""Maximum size of a protobuf message."""
 
 # StringStringEntryProto {key: "location", value: ...} as protobuf writes it, up to the length.
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]{0,4}[\x00-\x7f])")
@@ -21,7 +21,7 @@ _SUFFIXES = (".pt", ".pth", ".pkl", ".pickle")
 
 
 def read_model_file(path: Path) -> bytes:
-    """Return the bytes of a model file, refusing what is plainly not one."""
+    """Read a model file; raises ModelError for an obviously wrong format."""
     try:
         with foreign.open_regular_file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -37,41 +37,41 @@ def read_model_file(path: Path) -> bytes:
         raise ModelError("the file is empty")
     if path.suffix == ".py":
         raise ModelError("Python, not ONNX; a TVMScript source needs model.format: tvmscript")
-    zipped = data.startswith(b"PK\x03\x04") and b"data.pkl" in data[:4096]
-    if zipped or _PICKLE.match(data) or path.suffix in _SUFFIXES:
+    is_archive = data.startswith(b"PK\x03\x04") and b"data.pkl" in data[:4096]
+    if is_archive or _PICKLE.match(data) or path.suffix in _SUFFIXES:
         raise ModelError("pickle files can run code; export the model to ONNX")
     return data
 
 
 def hash_model(data: bytes) -> str:
-    """Return the sha256 of a model file's bytes, in hex."""
+    """Return the SHA-256 of a model file's bytes as hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def list_files(path: Path) -> Mapping[str, Path]:
-    """Return the model file and its files of external data, by location.
+    """List the model file and its external data files by location.
 
-    Finds locations in the raw bytes: a plan must not wait for the onnx library.
+    Locations are searched in the raw bytes, because a plan must not import the onnx library.
     """
-    found = {"model": path}
+    files = {"model": path}
     try:
         with (
             foreign.open_regular_file(path) as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             names = sorted(list_locations(data))
-    except (OSError, ValueError):  # missing, or empty: reading it says so
-        return found
+    except (OSError, ValueError):  # missing or empty: reported when it is read
+        return files
     for name in names:
         try:
-            found[f"data:{name}"] = locate_data(name, path)
+            files[f"data:{name}"] = locate_data(name, path)
         except ModelError:
-            continue  # the gate refuses it, in words
-    return found
+            continue  # reported by the gate
+    return files
 
 
 def list_locations(data: bytes | mmap.mmap) -> frozenset[str]:
-    """Return every location of external data that the raw bytes of a model name."""
+    """Find all locations of external data in the raw bytes of a model."""
     return frozenset(_walk_locations(data))
 
 
@@ -83,7 +83,7 @@ def _walk_locations(data: bytes | mmap.mmap) -> Iterator[str]:
 
 
 def locate_data(location: str, model: Path) -> Path:
-    """Return the file of external data that a model names.
+    """Resolve a location of external data to a file.
 
     With links resolved it must be a regular file in the folder of the model or below, where the
     model's own link, if it is one, may be resolved too: that is how model hubs keep their caches.

@@ -1,4 +1,4 @@
-"""Sparse tensors as dense ones."""
+"""Convert sparse tensors to dense tensors."""
 
 from typing import Final
 
@@ -10,11 +10,11 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
 _MOST_BYTES: Final = 2**30
-"""What a sparse tensor may take when it is written out: a few bytes of it can name any size."""
+"""Maximum bytes of a densified tensor: a few bytes can declare any size."""
 
 
 def write_out(graph: GraphProto) -> None:
-    """Store the sparse initializers of a graph dense, and its sparse Constants."""
+    """Convert the sparse initializers and sparse Constants of a graph to dense ones."""
     for sparse in graph.sparse_initializer:
         graph.initializer.append(numpy_helper.from_array(_make_dense(sparse), sparse.values.name))
     del graph.sparse_initializer[:]
@@ -26,24 +26,24 @@ def write_out(graph: GraphProto) -> None:
 
 
 def _make_dense(sparse: SparseTensorProto) -> Array:
-    what = f"sparse tensor {sparse.values.name!r}"
+    label = f"sparse tensor {sparse.values.name!r}"
     for part in (sparse.values, sparse.indices):
         if tensors.read_location(part) is not None:
-            raise ModelError(f"{what} has its data in another file, which is not supported")
+            raise ModelError(f"{label} has its data in another file, which is not supported")
         tensors.check_tensor(part)
     values, indices = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
     shape = tuple(sparse.dims)
-    if tensors.count_elements(shape, what) * values.itemsize > _MOST_BYTES:
+    if tensors.count_elements(shape, label) * values.itemsize > _MOST_BYTES:
         raise ModelError(
-            f"{what} takes more than {_MOST_BYTES} bytes when it is dense: {list(shape)}"
+            f"{label} takes more than {_MOST_BYTES} bytes when it is dense: {list(shape)}"
         )
     dense: Array = np.zeros(shape, values.dtype)
-    flat = indices.ndim == 1
-    fitting = indices.shape == values.shape or indices.shape == (*values.shape, len(shape))
-    most = np.array(dense.size if flat else shape)
-    if values.ndim != 1 or not fitting or ((indices < 0) | (indices >= most)).any():
-        raise ModelError(f"{what} has indices that do not fit {list(shape)} and its values")
-    if flat:
+    is_flat = indices.ndim == 1
+    is_fitting = indices.shape == values.shape or indices.shape == (*values.shape, len(shape))
+    most = np.array(dense.size if is_flat else shape)
+    if values.ndim != 1 or not is_fitting or ((indices < 0) | (indices >= most)).any():
+        raise ModelError(f"{label} has indices that do not fit {list(shape)} and its values")
+    if is_flat:
         dense.reshape(-1)[indices] = values
     else:
         dense[tuple(indices.T)] = values

@@ -1,4 +1,4 @@
-"""Tensors stored in a model: what they claim, whether it is true, and their values."""
+"""Tensors stored in a model: checks of type, size and data, and their values."""
 
 import math
 import os
@@ -15,9 +15,9 @@ from autopipe.errors import ModelError
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**32
-"""No tensor of a model may have more elements than this."""
+"""Maximum number of elements of a tensor."""
 
-# ONNX's number of an element type: its name, and the field of values outside `raw_data`.
+# By ONNX element type: the dtype name, and the field of values outside `raw_data`.
 DTYPES = {
     1: ("float32", "float_data"),
     2: ("uint8", "int32_data"),
@@ -37,11 +37,11 @@ _EXTERNAL = 1
 MAX_DEPTH = 16
 
 
-def to_dtype_name(number: int, what: str) -> str:
-    """Return TVM's name of an ONNX element type."""
+def to_dtype_name(number: int, label: str) -> str:
+    """Convert an ONNX element type to TVM's dtype name."""
     if number not in DTYPES:
-        known = ", ".join(name for name, _ in DTYPES.values())
-        raise ModelError(f"{what} has element type {number}, which is none of {known}")
+        dtype_names = ", ".join(name for name, _ in DTYPES.values())
+        raise ModelError(f"{label} has element type {number}, which is none of {dtype_names}")
     return DTYPES[number][0]
 
 
@@ -55,9 +55,9 @@ def list_graphs(graph: GraphProto, depth: int = 0) -> Iterator[GraphProto]:
             yield from list_graphs(inner, depth + 1)
 
 
-def list_nodes(whole: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Yield the nodes of a graph or a function, and those inside them."""
-    for node in whole.node:
+def list_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Yield the nodes of a graph or a function, inner graphs included."""
+    for node in graph.node:
         yield node
         for body in list_bodies(node):
             for inner in list_graphs(body, 1):
@@ -73,12 +73,12 @@ def list_bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def describe_node(node: NodeProto) -> str:
-    """Return what a message calls a node: its operator, and its name or that of its result."""
+    """Return a node's label for messages: its operator, and its name or that of its output."""
     return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
 
 
 def name_nodes(graph: GraphProto) -> None:
-    """Call each node that has no name after what it makes."""
+    """Name each unnamed node after its first output."""
     for inner in list_graphs(graph):
         for node in inner.node:
             node.name = node.name or next(iter(node.output), "")
@@ -96,16 +96,16 @@ def read_constant(node: NodeProto) -> TensorProto | None:
 
 
 def count_uses(graph: GraphProto) -> Counter[str]:
-    """Count how often each value is read, by nodes of inner graphs and as an output too."""
-    found: Counter[str] = Counter()
+    """Count the uses of each value by nodes, also of inner graphs, and as an output."""
+    uses: Counter[str] = Counter()
     for inner in list_graphs(graph):
-        found.update(name for node in inner.node for name in node.input)
-        found.update(value.name for value in inner.output)
-    return found
+        uses.update(name for node in inner.node for name in node.input)
+        uses.update(value.name for value in inner.output)
+    return uses
 
 
 def list_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Yield every tensor stored in a graph, those in attributes and inner graphs too."""
+    """Yield every tensor stored in a graph, including attributes and inner graphs."""
     for inner in list_graphs(graph):
         yield from inner.initializer
         for node in inner.node:
@@ -116,33 +116,41 @@ def list_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def check_tensor(tensor: TensorProto, model: Path | None = None) -> None:
-    """Refuse a tensor whose type, size or data can not be what it says.
+    """Reject a tensor of unsupported type, absurd size or inconsistent data.
 
-    `model` is where external data is looked for; without one there has to be none.
+    `model` is the path that external data is relative to; without it there must be none.
     """
-    what = f"tensor {tensor.name!r}"
+    label = f"tensor {tensor.name!r}"
     if tensor.HasField("segment"):
-        raise ModelError(f"{what} is stored in segments, which is not supported; store it whole")
-    name = to_dtype_name(tensor.data_type, what)
-    count = count_elements(tensor.dims, what)
+        raise ModelError(f"{label} is stored in segments, which is not supported; store it whole")
+    name = to_dtype_name(tensor.data_type, label)
+    count = count_elements(tensor.dims, label)
     if model is not None and tensor.data_location == _EXTERNAL:
         _find_extent(tensor, model)
         return
     if tensor.HasField("raw_data"):
-        found, needed, unit = len(tensor.raw_data), count * _read_itemsize(name), "bytes"
+        actual_count, required_count, unit = (
+            len(tensor.raw_data),
+            count * _read_itemsize(name),
+            "bytes",
+        )
     else:
-        found, needed, unit = len(getattr(tensor, DTYPES[tensor.data_type][1])), count, "values"
-    if found != needed:
-        raise ModelError(f"{what} needs {needed} {unit} of data and has {found}")
+        actual_count, required_count, unit = (
+            len(getattr(tensor, DTYPES[tensor.data_type][1])),
+            count,
+            "values",
+        )
+    if actual_count != required_count:
+        raise ModelError(f"{label} needs {required_count} {unit} of data and has {actual_count}")
 
 
-def count_elements(dims: Sequence[int], what: str) -> int:
-    """Return the product of dimensions, refusing absurd ones."""
+def count_elements(dims: Sequence[int], label: str) -> int:
+    """Return the product of dimensions; raises ModelError for negative or absurd ones."""
     if any(dim < 0 for dim in dims):
-        raise ModelError(f"{what} has a negative dimension: {list(dims)}")
+        raise ModelError(f"{label} has a negative dimension: {list(dims)}")
     count = math.prod(dims)
     if count > MAX_ELEMENTS:
-        raise ModelError(f"{what} has {count} elements, more than {MAX_ELEMENTS}: {list(dims)}")
+        raise ModelError(f"{label} has {count} elements, more than {MAX_ELEMENTS}: {list(dims)}")
     return count
 
 
@@ -161,7 +169,7 @@ def read_array(tensor: TensorProto, model: Path) -> Array:
 
 
 def read_location(tensor: TensorProto) -> str | None:
-    """Return where a tensor says its data is, None if in the model itself."""
+    """Return the location of a tensor's external data, None if it is in the model."""
     if tensor.data_location != _EXTERNAL:
         return None
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
@@ -169,28 +177,28 @@ def read_location(tensor: TensorProto) -> str | None:
 
 def _find_extent(tensor: TensorProto, model: Path) -> tuple[Path, int]:
     """Return the file of a tensor's external data and the offset in it."""
-    what = f"tensor {tensor.name!r}"
-    name = to_dtype_name(tensor.data_type, what)
-    needed = count_elements(tensor.dims, what) * _read_itemsize(name)
+    label = f"tensor {tensor.name!r}"
+    name = to_dtype_name(tensor.data_type, label)
+    required_bytes = count_elements(tensor.dims, label) * _read_itemsize(name)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
         file = locate_data(entries.get("location", ""), model)
     except ModelError as error:
-        raise ModelError(f"{what}: {error}") from error
-    offset = _read_number(entries.get("offset", "0"), f"{what}: offset")
-    length = _read_number(entries.get("length", str(needed)), f"{what}: length")
+        raise ModelError(f"{label}: {error}") from error
+    offset = _read_number(entries.get("offset", "0"), f"{label}: offset")
+    length = _read_number(entries.get("length", str(required_bytes)), f"{label}: length")
     size = file.stat().st_size
-    if length != needed or offset + needed > size:
+    if length != required_bytes or offset + required_bytes > size:
         raise ModelError(
-            f"{what} needs {needed} bytes of external data at {offset}; it claims {length}, "
-            f"and the file {file.name!r} has {size}"
+            f"{label} needs {required_bytes} bytes of external data at {offset}; it claims "
+            f"{length}, and the file {file.name!r} has {size}"
         )
     return file, offset
 
 
-def _read_number(text: str, what: str) -> int:
+def _read_number(text: str, label: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(2**63)):
-        raise ModelError(f"{what} of external data is {text!r}, not a number of bytes")
+        raise ModelError(f"{label} of external data is {text!r}, not a number of bytes")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Which tensors of a graph are weights: data that stays apart from the program."""
+"""Separate the weights of a graph, data that the program takes as inputs."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -15,16 +15,16 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
 from autopipe.errors import ModelError
 
 _DATA = frozenset({"float16", "float32", "float64", "int8", "uint8"})
-_MAX_CONSTANT = 8192  # elements; no list of axes or sizes is as long
+_MAX_CONSTANT = 8192  # elements; above any list of axes or sizes
 
 
 def detach_weights(graph: GraphProto) -> dict[str, TensorProto]:
-    """Take the weights out of a graph and return them by name, in order.
+    """Remove the weights from a graph and return them by name, in order.
 
-    Weights are the tensors of floats or bytes with more than one element, except where they
-    steer an operator (the scales of Resize), and whatever is too large to steer one. The rest
-    (shapes, axes, limits) stays, since an importer must know it to know shapes. So does what is a
-    result of the graph: TVM loses a weight that is all that `main` returns.
+    Weights are float, int8 and uint8 tensors with more than one element, except parameters of
+    operators (the scales of Resize), and all tensors too large to be parameters. The rest (shapes,
+    axes, limits) stays, since shape inference needs it. So do graph outputs: TVM loses a weight
+    that is all that `main` returns.
     """
     results = {value.name for value in graph.output}
     steering = {
@@ -33,36 +33,36 @@ def detach_weights(graph: GraphProto) -> dict[str, TensorProto]:
         for node in inner.node
         for name in list_steering_inputs(node)
     }
-    found: dict[str, TensorProto] = {}
+    weights: dict[str, TensorProto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in results and _is_weight(tensor, steering):
-            _add_weight(found, tensor)
+            _add_weight(weights, tensor)
             del graph.initializer[index]
     for index, node in reversed(list(enumerate(graph.node))):
         constant = read_constant(node)
         if constant is None or constant.name in results:
             continue
         if _is_weight(constant, steering):
-            _add_weight(found, constant)
+            _add_weight(weights, constant)
             del graph.node[index]
-    return dict(reversed(found.items()))
+    return dict(reversed(weights.items()))
 
 
 def attach_weights(graph: GraphProto, weights: Mapping[str, Array]) -> None:
-    """Put weights into a graph as initializers, in place of the inputs of the same names."""
+    """Replace inputs of a graph by initializers with the weights of the same names."""
     undeclare_inputs(graph, weights.keys())
     graph.initializer.extend(numpy_helper.from_array(data, name) for name, data in weights.items())
 
 
 def undeclare_inputs(graph: GraphProto, names: Collection[str]) -> None:
-    """Take inputs out of a graph."""
+    """Remove inputs from a graph."""
     for index, value in reversed(list(enumerate(graph.input))):
         if value.name in names:
             del graph.input[index]
 
 
 def declare_weights(graph: GraphProto, weights: Mapping[str, TensorProto]) -> None:
-    """Make weights typed inputs of a graph, after its own inputs."""
+    """Declare weights as typed inputs of a graph, after its own inputs."""
     graph.input.extend(
         helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
         for name, tensor in weights.items()
@@ -76,7 +76,7 @@ def _is_weight(tensor: TensorProto, steering: set[str]) -> bool:
     return DTYPES[tensor.data_type][0] in _DATA or count > _MAX_CONSTANT
 
 
-def _add_weight(found: dict[str, TensorProto], tensor: TensorProto) -> None:
-    if not tensor.name or tensor.name in found:
+def _add_weight(weights: dict[str, TensorProto], tensor: TensorProto) -> None:
+    if not tensor.name or tensor.name in weights:
         raise ModelError(f"more than one tensor is called {tensor.name!r}")
-    found[tensor.name] = tensor
+    weights[tensor.name] = tensor

@@ -1,5 +1,5 @@
-"""LSTM, GRU and RNN: the products of the inputs as one, and the rest as one PrimFunc.
+"""LSTM, GRU and RNN: the input projection as one matrix product, the steps as one PrimFunc.
 
-`attributes` reads what a node says, `finite` what its weights hold; `operators/recurrent.py` makes
-Relax of it.
+`attributes` reads the attributes of a node, `finite_weights` checks its weights;
+`operators/recurrent.py` converts it to Relax.
 """

@@ -1,4 +1,4 @@
-"""What a recurrent node says of itself, checked, as the form of its loops."""
+"""Check the attributes of a recurrent node and derive the form of its loops."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from autopipe.compiler.recurrence.form import GATES, Activation, Direction, Recu
 from autopipe.errors import ModelError
 
 _DIRECTIONS: Final = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-"""Whether each pass begins with the last step."""
+"""Whether each pass is in reverse, by direction."""
 
 _USUAL: Final = {
     "LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",),
@@ -30,42 +30,41 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, float]]] = {
     "tanh": {},
     "thresholdedrelu": {"alpha": 0.0},
 }
-"""What each function takes from `activation_alpha` and `activation_beta`, and takes it for where
-they are at their end; ONNX has no defaults for some, and onnxruntime takes zero."""
+"""The parameters of each function from `activation_alpha` and `activation_beta`, with defaults;
+ONNX has none for some, and onnxruntime uses zero."""
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentNode:
-    """A recurrent node: its kind, attributes, and the shapes of what it is given."""
+    """A recurrent node: its kind, attributes, and the shapes of its inputs."""
 
     kind: str
     attributes: Attributes
     shapes: Mapping[str, Shape]
-    """Of the inputs that are there, with the steps first: `X`, `W`, `R` and others. An open size
-    is -1."""
+    """Of the present inputs, steps first: `X`, `W`, `R` and others. A dynamic size is -1."""
 
     def form(
         self, *, lengths: bool, dtype: str, finite: bool = False, rounded: bool = False
     ) -> Recurrence:
-        """Return the form of the layer. Raises ModelError where attributes and shapes do not fit.
+        """Return the form of the layer. Raises ModelError for inconsistent attributes or shapes.
 
-        `lengths` tells whether sequences have lengths of their own, `finite` whether all recurrent
-        weights are known to be finite, `rounded` whether bytes are multiplied.
+        `lengths`: sequences have individual lengths; `finite`: all recurrent weights are known to
+        be finite; `rounded`: products are of int8.
         """
         directions = self._read_directions()
         steps, batch, size = self._read_dims("X", 3)
-        hidden = self._read_hidden_size()
+        hidden_size = self._read_hidden_size()
         initial = "initial_h" in self.shapes or "initial_c" in self.shapes
-        self._check_shapes(len(directions), batch, size, hidden)
-        if not min(steps, batch, size, hidden):
+        self._check_shapes(len(directions), batch, size, hidden_size)
+        if not min(steps, batch, size, hidden_size):
             self._refuse_node("nothing to compute: a dimension is 0")
         return Recurrence(
             kind=self.kind,
             steps=max(steps, 0),
             batch=max(batch, 0),
-            hidden=hidden,
+            hidden=hidden_size,
             directions=directions,
             dtype=dtype,
             clip=self._read_clip(),
@@ -78,31 +77,31 @@ class RecurrentNode:
             rounded=rounded,
         )
 
-    def _check_shapes(self, ways: int, batch: int, size: int, hidden: int) -> None:
-        """Raise ModelError where the shape of an input does not fit the others."""
-        columns = GATES[self.kind] * hidden
-        wanted = {
+    def _check_shapes(self, ways: int, batch: int, size: int, hidden_size: int) -> None:
+        """Raise ModelError if the shape of an input contradicts the others."""
+        columns = GATES[self.kind] * hidden_size
+        expected_shapes = {
             "W": (ways, columns, size),
-            "R": (ways, columns, hidden),
+            "R": (ways, columns, hidden_size),
             "B": (ways, 2 * columns),
             "sequence_lens": (batch,),
-            "initial_h": (ways, batch, hidden),
-            "initial_c": (ways, batch, hidden),
-            "P": (ways, 3 * hidden),
+            "initial_h": (ways, batch, hidden_size),
+            "initial_c": (ways, batch, hidden_size),
+            "P": (ways, 3 * hidden_size),
         }
-        for name, shape in wanted.items():
+        for name, shape in expected_shapes.items():
             if self.shapes.get(name, shape) != shape:
                 self._refuse_node(
                     f"input {name} has shape {list(self.shapes[name])}, and {list(shape)} fits"
-                    f" hidden_size {hidden} and the other inputs"
+                    f" hidden_size {hidden_size} and the other inputs"
                 )
 
     def _read_hidden_size(self) -> int:
-        found = self._read_dims("R", 3)[2]
-        stated = self.attributes.get("hidden_size", found)
-        if stated != found:
-            self._refuse_node(f"hidden_size is {stated}, and input R is for {found}")
-        return found
+        weight_size = self._read_dims("R", 3)[2]
+        attribute_size = self.attributes.get("hidden_size", weight_size)
+        if attribute_size != weight_size:
+            self._refuse_node(f"hidden_size is {attribute_size}, and input R is for {weight_size}")
+        return weight_size
 
     def _read_dims(self, name: str, rank: int) -> Shape:
         shape = self.shapes[name]
@@ -111,10 +110,10 @@ class RecurrentNode:
         return shape
 
     def _read_directions(self) -> tuple[Direction, ...]:
-        said = operand_facts.decode_text(self.attributes.get("direction", "forward"))
-        if said not in _DIRECTIONS:
-            self._refuse_node(f"direction {said!r} is none of {', '.join(_DIRECTIONS)}")
-        reversed_ = _DIRECTIONS[said]
+        direction = operand_facts.decode_text(self.attributes.get("direction", "forward"))
+        if direction not in _DIRECTIONS:
+            self._refuse_node(f"direction {direction!r} is none of {', '.join(_DIRECTIONS)}")
+        reversed_ = _DIRECTIONS[direction]
         count = len(_USUAL[self.kind])
         functions = list(self._read_activations(len(reversed_) * count))
         return tuple(
@@ -124,26 +123,28 @@ class RecurrentNode:
 
     def _read_activations(self, count: int) -> Iterator[Activation]:
         usual = _USUAL[self.kind]
-        given: Sequence[Any] = self.attributes.get("activations") or usual * (count // len(usual))
-        if len(given) != count:
-            self._refuse_node(f"activations has {len(given)} names, and {count} are needed")
-        left = {
+        names: Sequence[Any] = self.attributes.get("activations") or usual * (count // len(usual))
+        if len(names) != count:
+            self._refuse_node(f"activations has {len(names)} names, and {count} are needed")
+        remaining_values = {
             name: list(map(float, self.attributes.get(f"activation_{name}", ())))
             for name in ("alpha", "beta")
         }
-        for name, values in left.items():
+        for name, values in remaining_values.items():
             if not all(map(math.isfinite, values)):
                 self._refuse_node(f"activation_{name} holds {', '.join(map(str, values))}")
-        for name in map(operand_facts.decode_text, given):
+        for name in map(operand_facts.decode_text, names):
             if name.lower() not in _PARAMETERS:
                 self._refuse_node(
                     f"activation {name!r} is unknown; known are {', '.join(_PARAMETERS)}"
                 )
-            taken = {
-                parameter: left[parameter].pop(0) if left[parameter] else usually
+            parameters = {
+                parameter: remaining_values[parameter].pop(0)
+                if remaining_values[parameter]
+                else usually
                 for parameter, usually in _PARAMETERS[name.lower()].items()
             }
-            yield Activation.model_validate({"name": name.lower(), **taken})
+            yield Activation.model_validate({"name": name.lower(), **parameters})
 
     def _read_clip(self) -> float | None:
         clip = float(self.attributes.get("clip", 0.0))

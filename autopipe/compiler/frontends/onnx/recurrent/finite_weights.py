@@ -1,6 +1,6 @@
-"""Notes on recurrent nodes whether their recurrent weights are finite.
+"""Note on recurrent nodes that their recurrent weights are finite.
 
-Weights are parameters when a node is converted, and their values are not known any more.
+When a node is converted, weights are parameters without known values.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.recurrence.form import GATES
 
 NOTE: Final = "autopipe_finite_weights"
-"""Attribute of a node whose recurrent weights are finite. A file that has it is refused before."""
+"""Attribute of a node with finite recurrent weights. The gate rejects files that contain it."""
 
 _WEIGHTS: Final = 2
-"""Place of the recurrent weights among the inputs of a node."""
+"""Index of the recurrent weights among the inputs of a node."""
 
 
 def note_finite_weights(model: ModelProto, weights: Mapping[str, Array]) -> None:
-    """Put an attribute on each recurrent node whose recurrent weights are known and finite."""
+    """Add an attribute to each recurrent node with known finite recurrent weights."""
     for graph in tensors.list_graphs(model.graph):
         for node in graph.node:
             if node.op_type not in GATES or len(node.input) <= _WEIGHTS:

@@ -1,1 +1,1 @@
-"""From a checked graph to one that converts well: a list of passes."""
+"""Rewrites of a checked ONNX graph into one that converts well, as a list of passes."""

@@ -1,6 +1,6 @@
-"""Rows of an attention mask that hide everything.
+"""Rewrite tests for fully masked rows of attention masks.
 
-They are found in a way that TVM computes exactly, and not looked for where there are none.
+The rewritten tests are exact in TVM, and are dropped if no row can be fully masked.
 """
 
 from collections.abc import Mapping
@@ -13,58 +13,58 @@ from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import read_constant
 
 _PASSES_ON: Final = ("Cast", "CastLike", "Identity")
-"""Operators that leave minus infinity as it is."""
+"""Operators that preserve minus infinity."""
 
 
 def rewrite_mask_tests(graph: GraphProto) -> None:
-    """Ask whether all elements of a row are minus infinity, not whether the largest is.
+    """Replace `ReduceMax(x) == -inf` by a test of all elements.
 
-    To TVM the largest of minus infinities alone is the least finite number.
+    TVM's maximum of minus infinities is the lowest finite number.
     """
     makers = {name: node for node in graph.node for name in node.output}
-    stored = {tensor.name: tensor for tensor in graph.initializer}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
     nodes = []
     for node in graph.node:
-        sides = _match_row_maximum(node, makers, stored) if node.op_type == "Equal" else None
+        sides = _match_row_maximum(node, makers, initializers) if node.op_type == "Equal" else None
         if sides is None:
             nodes.append(node)
             continue
         reduction, least = sides
         nodes += _make_questions(reduction, least, node.output[0])
-    kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
-    graph.node.extend(kept)
+    graph.node.extend(copies)
 
 
 def _match_row_maximum(
-    equal: NodeProto, makers: Mapping[str, NodeProto], stored: Mapping[str, TensorProto]
+    equal: NodeProto, makers: Mapping[str, NodeProto], initializers: Mapping[str, TensorProto]
 ) -> tuple[NodeProto, str] | None:
-    """Return the reduction that is compared with minus infinity, and the name of the latter."""
-    for largest, other in (equal.input, reversed(equal.input)):
+    """Return (the ReduceMax node compared with minus infinity, the name of the latter) or None."""
+    for largest, operand in (equal.input, reversed(equal.input)):
         reduction = makers.get(largest)
         if (
             reduction is not None
             and reduction.op_type == "ReduceMax"
-            and _is_least(other, makers, stored)
+            and _is_least(operand, makers, initializers)
         ):
-            return reduction, other
+            return reduction, operand
     return None
 
 
 def _is_least(
-    name: str, makers: Mapping[str, NodeProto], stored: Mapping[str, TensorProto]
+    name: str, makers: Mapping[str, NodeProto], initializers: Mapping[str, TensorProto]
 ) -> bool:
-    """Whether a value is one minus infinity, and nothing else."""
+    """Whether a value is a single constant minus infinity."""
     while name in makers and makers[name].op_type in _PASSES_ON:
         name = makers[name].input[0]
-    tensor = stored.get(name) or (read_constant(makers[name]) if name in makers else None)
+    tensor = initializers.get(name) or (read_constant(makers[name]) if name in makers else None)
     if tensor is None or any(dim != 1 for dim in tensor.dims):
         return False
     return bool(np.isneginf(numpy_helper.to_array(tensor).astype(np.float64)).all())
 
 
 def _make_questions(reduction: NodeProto, least: str, result: str) -> list[NodeProto]:
-    """Return what asks of each element, and then of the least answer of a row."""
+    """Build the nodes that compare each element and reduce the results by minimum."""
     equal, number, lowest = (f"{result}_{part}" for part in ("equal", "number", "least"))
     minimum = helper.make_node("ReduceMin", [number, *reduction.input[1:]], [lowest])
     minimum.attribute.extend(reduction.attribute)
@@ -77,7 +77,7 @@ def _make_questions(reduction: NodeProto, least: str, result: str) -> list[NodeP
 
 
 def drop_empty(graph: GraphProto) -> None:
-    """Drop each choice between two tensors that always falls on the second."""
+    """Replace each Where with an all-false condition by its third input."""
     never = {
         tensor.name
         for tensor in graph.initializer
@@ -87,6 +87,6 @@ def drop_empty(graph: GraphProto) -> None:
     for node in graph.node:
         if node.op_type != "Where" or node.input[0] not in never:
             continue
-        kept, result = node.input[2], node.output[0]
-        if result in shapes and shapes.get(kept) == shapes[result]:
-            node.CopyFrom(helper.make_node("Identity", [kept], [result], name=node.name))
+        source, result = node.input[2], node.output[0]
+        if result in shapes and shapes.get(source) == shapes[result]:
+            node.CopyFrom(helper.make_node("Identity", [source], [result], name=node.name))

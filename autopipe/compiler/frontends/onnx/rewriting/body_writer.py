@@ -1,7 +1,7 @@
-"""Writes an operator of onnxruntime as a body of ONNX's own operators.
+"""Write an onnxruntime operator as a function body of standard ONNX operators.
 
-An operand is three inputs in a row where it is quantized: integers, scale, and zero point, which
-may be left out. What a result is made of is a scale and a zero point in a row.
+A quantized operand is three consecutive inputs: integers, scale and optional zero point. The
+quantization of a result is two consecutive inputs, scale and zero point.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
 from autopipe.errors import ModelError
 
 _MIN_OPSET: Final = 13
-"""From here on QuantizeLinear has an axis, and squeezed axes are an input."""
+"""The first opset in which QuantizeLinear has an axis, and squeezed axes are an input."""
 
 
 class BodyWriter:
-    """Writes the body of one node."""
+    """A writer of the function body of one node."""
 
     def __init__(self, node: NodeProto, operands: list[Operand], opset: int) -> None:
         self.node = node
@@ -30,7 +30,7 @@ class BodyWriter:
         self.steps: list[NodeProto] = []
 
     def name_input(self, at: int) -> str:
-        """Return the name of an input, empty if it is left out."""
+        """Return the name of an input, empty if it is absent."""
         return self.inputs[at] if at < len(self.inputs) and self.node.input[at] else ""
 
     def add(self, kind: str, inputs: list[str], **attributes: Any) -> str:  # noqa: ANN401 - each of its own type
@@ -42,42 +42,42 @@ class BodyWriter:
         return result
 
     def add_ints(self, *values: int) -> str:
-        """Add a constant list of int64, and return its name."""
+        """Add an int64 vector constant, and return its name."""
         return self.add("Constant", [], value=numpy_helper.from_array(np.array(values, np.int64)))
 
     def add_floats(self, at: int, axis: int = 1) -> str:
-        """Return the floats that the operand from an input on stands for."""
+        """Dequantize the operand of three inputs from `at` on, and return the name."""
         return self.add("DequantizeLinear", [self.name_input(at + i) for i in range(3)], axis=axis)
 
     def end_quantized(self, values: str, at: int) -> None:
-        """End with the bytes of the scale and zero point from an input on."""
+        """End with a quantization by the scale and zero point at inputs `at` and `at + 1`."""
         self.end("QuantizeLinear", [values, self.name_input(at), self.name_input(at + 1)])
 
     def end(self, kind: str, inputs: list[str], **attributes: object) -> None:
-        """Add the node that makes the result."""
+        """Add the node that computes the result."""
         self.add(kind, inputs, **attributes)
         self.steps[-1].output[0] = "y"
 
     def pick_attributes(self, *names: str) -> dict[str, Any]:
-        """Return those of some attributes that the node has."""
+        """Return the named attributes that the node has."""
         return {name: self.attributes[name] for name in names if name in self.attributes}
 
     def require_size(self, name: str) -> int:
-        """Return an attribute that has to be a number above 0; raises `ModelError` otherwise."""
+        """Return a positive integer attribute; raises `ModelError` if it is not."""
         value = self.attributes.get(name)
         if not isinstance(value, int) or value < 1:
             raise self.refuse(f"attribute {name} has to be a number above 0")
         return value
 
     def refuse(self, why: str) -> ModelError:
-        """Return the error that says why the node has no body."""
+        """Build the error that states why the node cannot be converted."""
         return ModelError(f"com.microsoft::{describe_node(self.node)}: {why}")
 
 
 def write_body(
     make: Callable[[BodyWriter], None], node: NodeProto, operands: list[Operand], opset: int
 ) -> FunctionProto:
-    """Return the body that a function writes; raises `ModelError` before opset 13."""
+    """Adapt a function that uses a `BodyWriter`; raises `ModelError` before opset 13."""
     body = BodyWriter(node, operands, opset)
     if opset < _MIN_OPSET:
         raise body.refuse(f"opset {opset} is too old for it; convert the model to {_MIN_OPSET}")

@@ -1,4 +1,4 @@
-"""Whole numbers that a graph computes of constants: shapes and conditions, mostly."""
+"""Evaluate nodes with constant inputs: mostly shapes and conditions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,20 @@ _OPERATORS: Final = frozenset({
     "Or", "Reshape", "Size", "Slice", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
     "Xor",
 })  # fmt: skip
-"""What shapes and conditions are made of; none of them makes much of little."""
+"""Operators of shape computations and conditions with outputs of bounded size."""
 _TYPES: Final = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)
 _MOST: Final = 64
-"""Elements; no tensor has as many axes."""
+"""Maximum number of elements, above any rank."""
 
 _KINDS: Final = "biuf"
-"""Kinds of dtypes that a tensor of a model may have, as numpy calls them."""
+"""NumPy dtype kinds of model tensors."""
 
 Values = Mapping[str, Array]
 """Values by name."""
 
 
 def read_short_lists(graph: GraphProto) -> dict[str, Array]:
-    """Return the short lists of whole numbers that a graph holds."""
+    """Return the short integer constants of a graph by name."""
     return {
         tensor.name: to_array(tensor)
         for tensor in graph.initializer
@@ -37,45 +37,48 @@ def read_short_lists(graph: GraphProto) -> dict[str, Array]:
     }
 
 
-def evaluate_short(node: NodeProto, known: Values, opset: int) -> dict[str, Array]:
-    """Return what a node computes of known numbers, by name; nothing unless it is as short."""
+def evaluate_short(node: NodeProto, constants: Values, opset: int) -> dict[str, Array]:
+    """Evaluate a node of short constants to its outputs by name; {} if a result is not short."""
     if node.domain or node.op_type not in _OPERATORS:
         return {}
-    if not all(name in known for name in node.input if name):
+    if not all(name in constants for name in node.input if name):
         return {}
-    values = evaluate_node(node, known, opset) or {}
+    values = evaluate_node(node, constants, opset) or {}
     return values if all(_is_short(array) for array in values.values()) else {}
 
 
-def evaluate_node(node: NodeProto, known: Values, opset: int) -> dict[str, Array] | None:
-    """Return what the reference of onnx computes of constants, None where it fails.
+def evaluate_node(node: NodeProto, constants: Values, opset: int) -> dict[str, Array] | None:
+    """Evaluate a node by onnx's reference implementation; None if that fails.
 
-    `known` has at least the inputs of the node. What is wrong with it is left to the checker.
+    `constants` has at least the inputs of the node. Invalid nodes are left to the checker.
     """
     from onnx.reference import ReferenceEvaluator
 
-    given = list(dict.fromkeys(name for name in node.input if name))
-    made = [name for name in node.output if name]
-    read, written = (
-        [helper.make_empty_tensor_value_info(name) for name in names] for names in (given, made)
+    input_names = list(dict.fromkeys(name for name in node.input if name))
+    output_names = [name for name in node.output if name]
+    input_infos, output_infos = (
+        [helper.make_empty_tensor_value_info(name) for name in names]
+        for names in (input_names, output_names)
     )
     model = helper.make_model(
-        helper.make_graph([node], "one", read, written),
+        helper.make_graph([node], "one", input_infos, output_infos),
         opset_imports=[helper.make_opsetid("", opset)],
     )
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(model).run(None, {name: known[name] for name in given})
+            results = ReferenceEvaluator(model).run(
+                None, {name: constants[name] for name in input_names}
+            )
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - an evaluator of anything
+    except Exception:  # noqa: BLE001 - the evaluator raises anything
         return None
-    arrays = dict(zip(made, map(np.asarray, results), strict=True))
+    arrays = dict(zip(output_names, map(np.asarray, results), strict=True))
     return None if any(array.dtype.kind not in _KINDS for array in arrays.values()) else arrays
 
 
 def store_shapes(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Make a shape that is a result of the graph a constant; TVM returns no shapes."""
+    """Convert graph outputs computed by Shape to constants; TVM cannot return shapes."""
     results = {value.name for value in graph.output}
     for node in graph.node:
         if node.op_type != "Shape" or node.domain or results.isdisjoint(node.output):

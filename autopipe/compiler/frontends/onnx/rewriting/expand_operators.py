@@ -1,8 +1,8 @@
-"""Operators that are defined by simpler ones, written as those.
+"""Expand operators with a function body into simpler operators.
 
-Most bodies are the onnx library's, for the model's operator set. Some are ours, where it has
-none. Each becomes a function of the model, which the inliner of that library puts in place. Its own
-way with the operators of ONNX stops at an input that is left out.
+Most bodies are the onnx library's, for the model's opset; some are ours. Each becomes a function of
+the model, which onnx's inliner expands. Its own inlining of ONNX operators fails on an absent
+optional input.
 """
 
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ from autopipe.errors import ModelError
 _ONNX: Final = ("", "ai.onnx")
 _OURS: Final = "autopipe.bodies"
 _ROUNDS: Final = 4
-"""A body may hold another of these operators; no chain is longer."""
+"""Maximum nesting of expanded operators in bodies."""
 _MOST_BYTES: Final = 2**28
-"""What the constants of all bodies may take."""
+"""Maximum total size of all bodies in bytes."""
 
 
 def expand_operators(model: ModelProto) -> ModelProto:
-    """Return a model with the bodies of such operators in their place.
+    """Expand all operators that have a function body.
 
     Raises `ModelError` for an operator that has no body here.
     """
@@ -55,7 +55,7 @@ def expand_operators(model: ModelProto) -> ModelProto:
 
 
 def complete_attributes(graph: GraphProto) -> None:
-    """Write out the attributes without which the onnx library infers a wrong type, or none."""
+    """Add default attributes without which the onnx library infers a wrong type, or none."""
     for inner in list_graphs(graph):
         for node in inner.node:
             operator = find_operator(node)
@@ -72,11 +72,11 @@ def _list_expandable(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def _expand_once(model: ModelProto) -> ModelProto:
-    typed = infer_types(model)
-    types, constants = _read_types(typed), _read_constants(typed)
-    opset = next(entry.version for entry in typed.opset_import if entry.domain in _ONNX)
+    typed_model = infer_types(model)
+    types, constants = _read_types(typed_model), _read_constants(typed_model)
+    opset = next(entry.version for entry in typed_model.opset_import if entry.domain in _ONNX)
     size = 0
-    for number, node in enumerate(list(_list_expandable(typed))):
+    for number, node in enumerate(list(_list_expandable(typed_model))):
         operands = [
             Operand(types.get(name, TypeProto()), constants.get(name)) for name in node.input
         ]
@@ -87,39 +87,39 @@ def _expand_once(model: ModelProto) -> ModelProto:
         mark_body(body.node, node)
         body.domain, body.name = _OURS, f"{node.op_type}{number}"
         node.domain, node.op_type = body.domain, body.name
-        typed.functions.append(body)
-    typed.opset_import.append(helper.make_opsetid(_OURS, 1))
-    return inliner.inline_local_functions(typed)
+        typed_model.functions.append(body)
+    typed_model.opset_import.append(helper.make_opsetid(_OURS, 1))
+    return inliner.inline_local_functions(typed_model)
 
 
 def _read_types(model: ModelProto) -> dict[str, TypeProto]:
-    found = {
+    types = {
         value.name: value.type
         for graph in list_graphs(model.graph)
         for value in (*graph.input, *graph.value_info, *graph.output)
     }
-    stored = (tensor for graph in list_graphs(model.graph) for tensor in graph.initializer)
-    return found | {
+    initializers = (tensor for graph in list_graphs(model.graph) for tensor in graph.initializer)
+    return types | {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
-        for tensor in stored
+        for tensor in initializers
     }
 
 
 def _read_constants(model: ModelProto) -> dict[str, Array]:
-    found = {}
+    constants = {}
     for graph in list_graphs(model.graph):
-        found.update({each.name: numpy_helper.to_array(each) for each in graph.initializer})
+        constants.update({each.name: numpy_helper.to_array(each) for each in graph.initializer})
         for node in graph.node:
             value = node.attribute[0] if node.op_type == "Constant" else None
             if value is not None and value.HasField("t"):
-                found[node.output[0]] = numpy_helper.to_array(value.t)
+                constants[node.output[0]] = numpy_helper.to_array(value.t)
             elif value is not None and value.name in ("value_int", "value_ints"):
-                found[node.output[0]] = np.array(helper.get_attribute_value(value))
-    return found
+                constants[node.output[0]] = np.array(helper.get_attribute_value(value))
+    return constants
 
 
 def _write_body(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return what defines an operator; fill in the attributes it leaves out."""
+    """Return the function body of a node, after adding its default attributes."""
     operator = OPERATORS[node.domain.removeprefix("ai.onnx"), node.op_type]
     if operator.domain == ONNX:
         _fill_attributes(node, onnx.defs.get_schema(node.op_type, opset))
@@ -129,15 +129,15 @@ def _write_body(node: NodeProto, operands: list[Operand], opset: int) -> Functio
         return operator.body(node, operands, opset)
     except (ModelError, MemoryError):
         raise
-    except Exception as error:  # attributes that are missing or wrong: no library checks them all
-        what = f"{describe_node(node)} cannot be written as simpler operators"
-        raise ModelError(f"{what}: {describe_error(error)}") from error
+    except Exception as error:  # missing or invalid attributes: no library checks them all
+        message = f"{describe_node(node)} cannot be written as simpler operators"
+        raise ModelError(f"{message}: {describe_error(error)}") from error
 
 
 def _fill_attributes(node: NodeProto, schema: onnx.defs.OpSchema) -> None:
-    given = {attribute.name for attribute in node.attribute}
+    present_names = {attribute.name for attribute in node.attribute}
     node.attribute.extend(
         attribute.default_value
         for name, attribute in schema.attributes.items()
-        if name not in given and attribute.default_value.name
+        if name not in present_names and attribute.default_value.name
     )

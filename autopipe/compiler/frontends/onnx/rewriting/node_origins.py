@@ -1,7 +1,7 @@
-"""Nodes of the user's ONNX file, followed through the clean-up of the graph.
+"""Trace nodes of a cleaned-up graph back to the nodes of the user's ONNX file.
 
-Each node of the file gets a number, which its copies carry in `doc_string`. Nodes that the clean-up
-writes are found by the values that they make, and those that it merged by who reads their results:
+Each node of the file gets a number, which its copies carry in `doc_string`. New nodes of the
+clean-up are matched by the names of their outputs, merged nodes by the readers of their outputs:
 
     Conv -> a -> BatchNormalization -> b     becomes     Conv -> b, with the numbers of both
 """
@@ -25,17 +25,17 @@ Nodes = frozenset[int]
 
 
 def number_nodes(model: ModelProto) -> tuple[ModelNode, ...]:
-    """Number the nodes of a model, mark each with its number, and return what they are called.
+    """Number the nodes of a model, mark each with its number, and return their names.
 
-    A node without a name is called after its operator and its position among these; a name that
-    occurs again is followed by the number of its occurrence.
+    An unnamed node gets the name of its operator and its index among these; a duplicate name gets
+    the number of its occurrence.
     """
-    found: list[ModelNode] = []
+    model_nodes: list[ModelNode] = []
     names: Counter[str] = Counter()
     positions: Counter[str] = Counter()
     for graph in list_graphs(model.graph):
         for node in graph.node:
-            node.doc_string = _MARK + str(len(found))
+            node.doc_string = _MARK + str(len(model_nodes))
             name = node.name or f"{node.op_type}_{positions[node.op_type]}"
             positions[node.op_type] += 1
             names[name] += 1
@@ -43,12 +43,12 @@ def number_nodes(model: ModelProto) -> tuple[ModelNode, ...]:
                 name = f"{name} ({names[name]})"
                 node.name = node.name and name
             outputs = tuple(filter(None, node.output))
-            found.append(ModelNode(name=name, op=node.op_type, outputs=outputs))
-    return tuple(found)
+            model_nodes.append(ModelNode(name=name, op=node.op_type, outputs=outputs))
+    return tuple(model_nodes)
 
 
 def mark_body(nodes: Iterable[NodeProto], origin: NodeProto) -> None:
-    """Give the nodes of a function's body the mark of the node that they are written for."""
+    """Copy the mark of a node to the nodes of its function body."""
     for node in nodes:
         node.doc_string = origin.doc_string
 
@@ -56,30 +56,30 @@ def mark_body(nodes: Iterable[NodeProto], origin: NodeProto) -> None:
 def read_origins(
     before: GraphProto, after: GraphProto, weights: Collection[str]
 ) -> Mapping[str, Nodes]:
-    """Return the numbers of nodes by the name of each node of a cleaned-up graph, now unique.
+    """Map each node of a cleaned-up graph, by its now unique name, to numbers of original nodes.
 
-    `before` is the graph as it was numbered. What is computed of `weights` alone is not followed.
+    `before` is the numbered graph. Nodes that read only `weights` are not traced.
     """
     name_nodes(after)
     origins = _Origins(before, after, frozenset(weights))
-    found: dict[str, Nodes] = {}
+    origins_by_name: dict[str, Nodes] = {}
     names: Counter[str] = Counter()
     for graph in list_graphs(after):
         for node in graph.node:
             names[node.name] += 1
-            if names[node.name] > 1:  # of nodes without names, whose bodies name values alike
+            if names[node.name] > 1:  # bodies of unnamed nodes use the same names
                 node.name = f"{node.name} ({names[node.name]})"
-            found[node.name] = origins.of(node)
-    return found
+            origins_by_name[node.name] = origins.of(node)
+    return origins_by_name
 
 
 class _Origins:
-    """The numbers of the nodes of a cleaned-up graph."""
+    """The original numbers of the nodes of a cleaned-up graph."""
 
     def __init__(self, before: GraphProto, after: GraphProto, weights: frozenset[str]) -> None:
         self._numbers: dict[int, Nodes] = {}
-        """By the identity of the node, which `_kept` keeps alive."""
-        self._kept = [node for graph in list_graphs(after) for node in graph.node]
+        """By the identity of the node, which `_nodes` keeps alive."""
+        self._nodes = [node for graph in list_graphs(after) for node in graph.node]
         self._makers = {name: node for node in before.node for name in node.output if name}
         self._number_graph(after, Nodes())
         self._follow_merged(before, after, weights)
@@ -89,32 +89,32 @@ class _Origins:
         return self._numbers.get(_make_key(node), Nodes())
 
     def _number_graph(self, graph: GraphProto, owner: Nodes) -> None:
-        """Number the nodes of a graph; one that is new is numbered after its readers."""
+        """Number the nodes of a graph; a new node gets the numbers of its readers."""
         readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in graph.node:
             for name in _list_inputs(node):
                 readers[name].append(node)
         for node in reversed(graph.node):
-            own = _read_marks(node) or self._find_earlier_marks(node)
-            if not own:
-                own = Nodes().union(
+            node_numbers = _read_marks(node) or self._find_earlier_marks(node)
+            if not node_numbers:
+                node_numbers = Nodes().union(
                     *(self.of(one) for name in node.output for one in readers[name])
                 )
-            self._numbers[_make_key(node)] = own or owner
+            self._numbers[_make_key(node)] = node_numbers or owner
             for body in list_bodies(node):
-                self._number_graph(body, own or owner)
+                self._number_graph(body, node_numbers or owner)
 
     def _find_earlier_marks(self, node: NodeProto) -> Nodes:
-        """Return the number of the node that made one of these values before."""
+        """Return the numbers of the original producers of a node's outputs."""
         makers = (self._makers.get(name) for name in node.output if name)
         return Nodes().union(*(_read_marks(maker) for maker in makers if maker is not None))
 
     def _follow_merged(
         self, before: GraphProto, after: GraphProto, weights: frozenset[str]
     ) -> None:
-        """Add the nodes that are gone to those that took their place."""
+        """Add the numbers of vanished nodes to the nodes that replace them."""
         present = Nodes().union(*self._numbers.values())
-        made = {name: node for node in after.node for name in node.output if name}
+        producers = {name: node for node in after.node for name in node.output if name}
         by_number: dict[int, list[NodeProto]] = defaultdict(list)
         for node in after.node:
             for number in self.of(node):
@@ -123,18 +123,18 @@ class _Origins:
         for node in before.node:
             for name in _list_inputs(node):
                 readers[name].append(node)
-        computed = {value.name for value in before.input} - weights
+        computed_names = {value.name for value in before.input} - weights
         for node in before.node:
-            if not computed.intersection(_list_inputs(node)):
+            if not computed_names.intersection(_list_inputs(node)):
                 continue
-            computed.update(node.output)
-            gone = _read_marks(node) - present
-            if not gone:
+            computed_names.update(node.output)
+            missing_numbers = _read_marks(node) - present
+            if not missing_numbers:
                 continue
-            heirs = [made[name] for name in node.output if name in made]
-            heirs = heirs or _find_next_nodes(node, readers, by_number)
-            for heir in heirs:
-                self._numbers[_make_key(heir)] |= gone
+            successors = [producers[name] for name in node.output if name in producers]
+            successors = successors or _find_next_nodes(node, readers, by_number)
+            for heir in successors:
+                self._numbers[_make_key(heir)] |= missing_numbers
 
 
 def _find_next_nodes(
@@ -142,27 +142,27 @@ def _find_next_nodes(
     readers: Mapping[str, list[NodeProto]],
     by_number: Mapping[int, list[NodeProto]],
 ) -> list[NodeProto]:
-    """Return the nodes that the nearest readers of a node became."""
-    level, seen = [node], set[int]()
+    """Return the nodes that carry the numbers of a node's nearest readers."""
+    level, visited_keys = [node], set[int]()
     while level:
         level = [
             reader for one in level for name in one.output if name
-            for reader in readers.get(name, ()) if _make_key(reader) not in seen
+            for reader in readers.get(name, ()) if _make_key(reader) not in visited_keys
         ]  # fmt: skip
-        seen.update(map(_make_key, level))
-        heirs = [
+        visited_keys.update(map(_make_key, level))
+        successors = [
             heir
             for one in level
             for number in _read_marks(one)
             for heir in by_number.get(number, ())
         ]
-        if heirs:
-            return heirs
+        if successors:
+            return successors
     return []
 
 
 def _list_inputs(node: NodeProto) -> set[str]:
-    """Return what a node reads, and the graphs inside it."""
+    """List the names that a node and its inner graphs read."""
     inner = (
         name
         for body in list_bodies(node)

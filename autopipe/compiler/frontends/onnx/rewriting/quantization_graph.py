@@ -1,4 +1,4 @@
-"""A graph, and what rewrites of quantized models ask of it."""
+"""An index of an ONNX graph for the rewrites of quantized models."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _WITHOUT_ZERO: Final = 2
 
 
 class QuantizedGraph:
-    """A graph, and what is asked of it over and over."""
+    """A graph with an index of constants, producers and readers."""
 
     def __init__(self, graph: GraphProto) -> None:
         self.proto = graph
@@ -23,7 +23,7 @@ class QuantizedGraph:
         self._uses = count_uses(graph)
 
     def constant(self, name: str) -> Array | None:
-        """Return the values of a tensor that the graph holds."""
+        """Return the values of a constant, None if the value is computed."""
         maker = self._makers.get(name)
         if maker is not None and maker.op_type == "Constant" and maker.attribute[0].HasField("t"):
             return np.asarray(numpy_helper.to_array(maker.attribute[0].t))
@@ -32,28 +32,28 @@ class QuantizedGraph:
         )
 
     def maker(self, name: str, kind: str) -> NodeProto | None:
-        """Return the node that makes a value, if it is of that kind."""
+        """Return the node that computes a value, if its operator is `kind`."""
         node = self._makers.get(name)
         return node if node is not None and node.op_type == kind else None
 
     def reader(self, name: str) -> NodeProto | None:
-        """Return the node that reads a value, if only one does and nothing else."""
+        """Return the only reader of a value, None if it has several or is an output."""
         return self._readers.get(name) if self._uses[name] == 1 else None
 
     def store(self, name: str, values: Array) -> str:
-        """Keep a constant."""
+        """Add an initializer and return its name."""
         self.proto.initializer.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
     def replace(self, nodes: dict[str, list[NodeProto]]) -> None:
-        """Put other nodes in place of those that make the values named."""
-        kept = type(self.proto)()
-        kept.node.extend(n for old in self.proto.node for n in nodes.get(old.output[0], [old]))
+        """Replace the nodes that compute the named values."""
+        new_graph = type(self.proto)()
+        new_graph.node.extend(n for old in self.proto.node for n in nodes.get(old.output[0], [old]))
         del self.proto.node[:]
-        self.proto.node.extend(kept.node)
+        self.proto.node.extend(new_graph.node)
 
     def is_plain(self, node: NodeProto) -> bool:
-        """Tell whether a node makes bytes of floats, or floats of bytes, by two known numbers."""
+        """Whether a node quantizes or dequantizes by a constant scalar scale and zero point."""
         if node.op_type not in _STEPS or len(node.input) <= _WITHOUT_ZERO:
             return False
         scale, zero = self.constant(node.input[1]), self.zero(node)
@@ -65,18 +65,18 @@ class QuantizedGraph:
         return 0 < scale.item() < np.inf
 
     def number(self, name: str) -> np.float32:
-        """Return a constant of one number."""
+        """Return a scalar constant."""
         return np.float32(np.asarray(self.constant(name)).item())
 
     def zero(self, node: NodeProto) -> Array | None:
-        """Return the zero point of a node that has one, and knows it."""
+        """Return a node's constant zero point, None if it is absent or computed."""
         return self.constant(node.input[2]) if len(node.input) > _WITHOUT_ZERO else None
 
-    def alike(self, one: NodeProto, other: NodeProto) -> bool:
-        """Tell whether two nodes that are plain have the same scale and zero point."""
-        zeros = [np.asarray(self.zero(node)) for node in (one, other)]
+    def alike(self, first: NodeProto, second: NodeProto) -> bool:
+        """Whether two plain nodes have the same scale and zero point."""
+        zeros = [np.asarray(self.zero(node)) for node in (first, second)]
         return (
-            self.number(one.input[1]) == self.number(other.input[1])
+            self.number(first.input[1]) == self.number(second.input[1])
             and zeros[0].dtype == zeros[1].dtype
             and zeros[0].item() == zeros[1].item()
         )

@@ -1,9 +1,8 @@
-"""What stands between bytes and bytes, on the bytes themselves.
+"""Apply operators between dequantization and quantization to int8 tensors directly.
 
-A model quantized ahead of time makes floats of bytes before each operator and bytes of floats
-behind it. An operator that only moves elements, or takes the largest of some, can as well have the
-bytes: rounding keeps the order. Bytes of another scale than the result's are made those of its
-scale first.
+A statically quantized model dequantizes before each operator and quantizes after it. An operator
+that only moves elements or takes a maximum can read int8 instead: rounding is monotonic. Inputs
+of another scale than the result's are requantized first.
 
     DequantizeLinear(s) -> MaxPool -> QuantizeLinear(s)
 becomes
@@ -11,10 +10,10 @@ becomes
 
     DequantizeLinear(s), DequantizeLinear(t) -> Concat -> QuantizeLinear(s)
 becomes
-    the bytes of s, DequantizeLinear(t) -> QuantizeLinear(s) -> Concat
+    the int8 tensor of s, DequantizeLinear(t) -> QuantizeLinear(s) -> Concat
 
-And where floats that stand for bytes are added and quantized again, their scales are divided by
-that of the result, not each sum: (3 * s + 5 * t) / u is 3 * (s / u) + 5 * (t / u).
+If dequantized tensors are added and quantized again, their scales are divided by that of the
+result, instead of each sum: (3 * s + 5 * t) / u is 3 * (s / u) + 5 * (t / u).
 """
 
 from collections.abc import Iterator
@@ -28,24 +27,24 @@ from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import QuantizedGraph
 
 _ALSO = frozenset({"MaxPool", "Concat"})
-"""Operators that keep the order of bytes, beside those that only move elements."""
+"""Monotonic operators, besides those that only move elements."""
 
 _TO_BYTES, _TO_FLOATS = "QuantizeLinear", "DequantizeLinear"
 
 
 def move_bytes(graph: GraphProto) -> None:
-    """Move bytes where floats are moved that stand for them, and scale once what is added."""
+    """Move int8 instead of dequantized floats, and fold output scales into added operands."""
     for change in (_move_operator, _sum_scaled):
-        whole = QuantizedGraph(graph)
-        whole.replace(dict(chain.from_iterable(change(whole, node) for node in graph.node)))
+        view = QuantizedGraph(graph)
+        view.replace(dict(chain.from_iterable(change(view, node) for node in graph.node)))
 
 
 def _find_dequantizers(
     graph: QuantizedGraph, data: list[str], after: NodeProto | None
 ) -> list[NodeProto] | None:
-    """Return what makes floats of the bytes that an operator reads, if they become bytes again.
+    """Return the DequantizeLinear nodes of an operator's inputs, if its result is quantized again.
 
-    `after` is what reads its result.
+    `after` is the reader of its result.
     """
     makers = [graph.maker(name, _TO_FLOATS) for name in data]
     plain = [node for node in (*makers, after) if node is not None and graph.is_plain(node)]
@@ -54,7 +53,7 @@ def _find_dequantizers(
 
 
 def _move_operator(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
-    """Yield what takes the place of an operator that moves floats, and of what follows it."""
+    """Yield (output, replacement) for an operator that moves elements and its quantization."""
     moves = has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS)
     if not (moves or node.op_type in _ALSO) or len(node.output) > 1:
         return
@@ -69,21 +68,21 @@ def _move_operator(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str
 def _rewrite_on_int8(
     graph: QuantizedGraph, node: NodeProto, after: NodeProto, makers: list[NodeProto]
 ) -> Iterator[NodeProto]:
-    """Yield an operator on bytes of the scale of its result, and what makes them such."""
-    moved = type(node)()
-    moved.CopyFrom(node)
-    moved.output[0] = after.output[0]
+    """Yield the operator on int8 of the result's scale, after requantization of its inputs."""
+    new_node = type(node)()
+    new_node.CopyFrom(node)
+    new_node.output[0] = after.output[0]
     for at, maker in enumerate(makers):
-        moved.input[at] = maker.input[0]
+        new_node.input[at] = maker.input[0]
         if not graph.alike(maker, after):
-            moved.input[at] = f"{after.output[0]}/{at}"
+            new_node.input[at] = f"{after.output[0]}/{at}"
             names = [node.input[at], *after.input[1:]]
-            yield helper.make_node(_TO_BYTES, names, [moved.input[at]], name=moved.input[at])
-    yield moved
+            yield helper.make_node(_TO_BYTES, names, [new_node.input[at]], name=new_node.input[at])
+    yield new_node
 
 
 def _sum_scaled(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
-    """Yield a sum of floats that stand for bytes, of scales that the next quantization has."""
+    """Yield (output, replacement) for a sum of dequantized tensors and its quantization."""
     after = graph.reader(node.output[0]) if node.op_type == "Add" else None
     if after is not None and after.op_type == "Relu":
         after = graph.reader(after.output[0])
@@ -93,21 +92,23 @@ def _sum_scaled(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, l
     scales = [graph.number(maker.input[1]) / graph.number(after.input[1]) for maker in makers]
     if not all(map(np.isfinite, scales)):
         return
-    made = [
+    dequantizers = [
         _scale_bytes(graph, maker, f"{node.output[0]}/{at}", scale)
         for at, (maker, scale) in enumerate(zip(makers, scales, strict=True))
     ]
-    total = helper.make_node("Add", [one.output[0] for one in made], list(node.output), node.name)
-    yield node.output[0], [*made, total]
-    one = graph.store(f"{after.output[0]}/one", np.ones((), np.float32))
-    names = [after.input[0], one, *after.input[2:]]
-    quantized = helper.make_node(_TO_BYTES, names, list(after.output), after.name)
-    yield after.output[0], [quantized]
+    total = helper.make_node(
+        "Add", [one.output[0] for one in dequantizers], list(node.output), node.name
+    )
+    yield node.output[0], [*dequantizers, total]
+    unit_scale = graph.store(f"{after.output[0]}/one", np.ones((), np.float32))
+    names = [after.input[0], unit_scale, *after.input[2:]]
+    quantizer = helper.make_node(_TO_BYTES, names, list(after.output), after.name)
+    yield after.output[0], [quantizer]
 
 
 def _scale_bytes(
     graph: QuantizedGraph, maker: NodeProto, name: str, scale: np.float32
 ) -> NodeProto:
-    """Return what makes floats of bytes, of another scale."""
+    """Build a DequantizeLinear of another scale."""
     names = [maker.input[0], graph.store(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
     return helper.make_node(_TO_FLOATS, names, [name], name=name)

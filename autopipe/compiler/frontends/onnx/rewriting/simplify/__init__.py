@@ -1,1 +1,1 @@
-"""Rewrites of an ONNX graph that keep what it computes, each with its proof."""
+"""Semantics-preserving rewrites of an ONNX graph, each with its proof."""

@@ -1,7 +1,7 @@
-"""Folds constant scales and shifts of channels into the convolution before them.
+"""Fold constant scales and shifts per channel into the preceding convolution.
 
-What starts a chain is a convolution of constant weights, or a batch norm; what goes on with it is
-a batch norm, or a product or sum with one number, or with one number a channel:
+A chain starts with a convolution of constant weights or a batch norm, and continues with batch
+norms, and with products and sums with a constant scalar or a constant per channel:
 
     Conv, BatchNormalization, Mul by [8, 1, 1], Add of [8, 1, 1]    Conv
     BatchNormalization, Add of [8, 1, 1]                            Mul, Add
@@ -22,12 +22,12 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
     name_operand,
 )
 
-_MODES: Final = frozenset({"spatial", "training_mode"})  # 1 and 0 mean inference
+_MODES: Final = frozenset({"spatial", "training_mode"})  # 1 and 0 are inference
 
 
 @dataclass(frozen=True)
 class _Chain:
-    """Nodes that multiply each channel by a number and add another to it, in float64."""
+    """Nodes with their combined scale and shift per channel, in float64."""
 
     nodes: tuple[NodeProto, ...]
     rank: int
@@ -36,14 +36,14 @@ class _Chain:
 
 
 def fold_affine_chains(view: GraphView) -> bool:
-    """Fold such chains, and write a norm that starts one as Mul and Add; tell if there were any.
+    """Fold affine chains; a leading batch norm becomes Mul and Add. Returns whether there were any.
 
-    A value that others read as well ends a chain.
+    A value with several readers ends a chain.
     """
     reader = {name: node for node in view.graph.node for name in node.input}
-    made: dict[str, list[NodeProto]] = {}
+    replacements: dict[str, list[NodeProto]] = {}
     for node in view.graph.node:
-        chain = None if node.output[0] in made else _start_chain(view, node)
+        chain = None if node.output[0] in replacements else _start_chain(view, node)
         if chain is None:
             continue
         while view.readers[chain.nodes[-1].output[0]] == 1:
@@ -53,17 +53,19 @@ def fold_affine_chains(view: GraphView) -> bool:
             chain = longer
         nodes = _emit_chain(view, chain)
         if nodes is not None:
-            made[node.output[0]] = nodes
-            made.update((link.output[0], []) for link in chain.nodes[1:])
-    if not made:
+            replacements[node.output[0]] = nodes
+            replacements.update((link.output[0], []) for link in chain.nodes[1:])
+    if not replacements:
         return False
-    kept = [new for node in view.graph.node for new in made.get(node.output[0], [node])]
-    view.replace_nodes(kept)
+    new_nodes = [
+        new for node in view.graph.node for new in replacements.get(node.output[0], [node])
+    ]
+    view.replace_nodes(new_nodes)
     return True
 
 
 def _start_chain(view: GraphView, node: NodeProto) -> _Chain | None:
-    """Return the chain of one node, None for a node that starts none."""
+    """Return the chain of one node, None if it cannot start a chain."""
     if node.domain not in STANDARD:
         return None
     if node.op_type in {"Conv", "ConvTranspose"} and view.is_stored(node.input[1:]):
@@ -78,7 +80,7 @@ def _start_chain(view: GraphView, node: NodeProto) -> _Chain | None:
 
 
 def _extend_chain(view: GraphView, chain: _Chain, node: NodeProto | None) -> _Chain | None:
-    """Return the chain with one more node, None if that is not of this kind."""
+    """Append a node to a chain; None if it is not affine."""
     last = chain.nodes[-1].output[0]
     if node is None or node.domain not in STANDARD:
         return None
@@ -87,10 +89,10 @@ def _extend_chain(view: GraphView, chain: _Chain, node: NodeProto | None) -> _Ch
         return _Chain(
             (*chain.nodes, node), chain.rank, chain.scale * scale, chain.shift * scale + shift
         )
-    others = [name for name in node.input if name != last]
-    if node.op_type not in {"Mul", "Add"} or len(others) != 1:
+    other_inputs = [name for name in node.input if name != last]
+    if node.op_type not in {"Mul", "Add"} or len(other_inputs) != 1:
         return None
-    values = view.constant(others[0])
+    values = view.constant(other_inputs[0])
     by_channel = (
         None if values is None else _read_channel_values(values, chain.scale.size, chain.rank)
     )
@@ -103,20 +105,20 @@ def _extend_chain(view: GraphView, chain: _Chain, node: NodeProto | None) -> _Ch
 
 
 def _read_norm(view: GraphView, node: NodeProto) -> tuple[Array, Array] | None:
-    """Return scale and shift of a batch norm of constants; None for all else."""
+    """Return scale and shift of a constant batch norm; None for other nodes."""
     if node.op_type != "BatchNormalization" or any(node.output[1:]):
         return None
     is_inference = all(a.i == (a.name == "spatial") for a in node.attribute if a.name in _MODES)
     if not is_inference or not view.is_stored(node.input[1:]):
         return None
     gamma, beta, mean, variance = (_read_float64(view, name) for name in node.input[1:])
-    given = find_attribute(node, "epsilon")
-    scale = gamma / np.sqrt(variance + (1e-5 if given is None else given.f))
+    epsilon = find_attribute(node, "epsilon")
+    scale = gamma / np.sqrt(variance + (1e-5 if epsilon is None else epsilon.f))
     return scale, beta - mean * scale
 
 
 def _read_channel_values(values: Array, channels: int, rank: int) -> Array | None:
-    """Return a constant as one value a channel, None if it differs within one or adds axes."""
+    """Return a constant as one value per channel, None if it varies within one or adds axes."""
     if values.ndim > rank:
         return None
     full = values.reshape((1,) * (rank - values.ndim) + values.shape)
@@ -126,7 +128,7 @@ def _read_channel_values(values: Array, channels: int, rank: int) -> Array | Non
 
 
 def _emit_chain(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
-    """Return the nodes that a chain becomes, None if it stays."""
+    """Return the replacement nodes of a chain, None if it stays."""
     if chain.nodes[0].op_type == "BatchNormalization":
         return _emit_scaled(view, chain)
     return None if len(chain.nodes) == 1 else _emit_convolution(view, chain)
@@ -143,15 +145,15 @@ def _emit_scaled(view: GraphView, chain: _Chain) -> list[NodeProto]:
         )
         for part, values in (("scale", chain.scale), ("shift", chain.shift))
     ]
-    scaled = f"{norm.output[0]}/scaled"
+    product_name = f"{norm.output[0]}/scaled"
     return [
-        helper.make_node("Mul", [norm.input[0], names[0]], [scaled], name=scaled),
-        helper.make_node("Add", [scaled, names[1]], [last.output[0]], name=last.output[0]),
+        helper.make_node("Mul", [norm.input[0], names[0]], [product_name], name=product_name),
+        helper.make_node("Add", [product_name, names[1]], [last.output[0]], name=last.output[0]),
     ]
 
 
 def _emit_convolution(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
-    """Return the convolution with other weights; None if those are no longer finite."""
+    """Return the convolution with folded weights; None if they are not finite."""
     node, last = chain.nodes[0], chain.nodes[-1]
     dtype = _read_dtype(view, node.input[1])
     weights, bias = _read_float64(view, node.input[1]), chain.shift
@@ -166,14 +168,14 @@ def _emit_convolution(view: GraphView, chain: _Chain) -> list[NodeProto] | None:
     if (chain.scale != 1).any():
         names[0] = view.store(values[0], f"{last.output[0]}/weight")
     names[1] = view.store(values[1], f"{last.output[0]}/bias")
-    whole = type(node).FromString(node.SerializeToString())
-    whole.input[:] = [node.input[0], *names]
-    whole.output[:] = last.output[:1]
-    return [whole]
+    convolution = type(node).FromString(node.SerializeToString())
+    convolution.input[:] = [node.input[0], *names]
+    convolution.output[:] = last.output[:1]
+    return [convolution]
 
 
 def _reshape_to_weights(node: NodeProto, weights: Array, scale: Array) -> Array:
-    """Return a number for each output channel in a shape that multiplies the weights."""
+    """Reshape a vector of output channels to broadcast over the weights."""
     if node.op_type == "Conv":
         return scale.reshape(-1, *[1] * (weights.ndim - 1))
     groups = _read_groups(node)
@@ -182,8 +184,8 @@ def _reshape_to_weights(node: NodeProto, weights: Array, scale: Array) -> Array:
 
 
 def _read_groups(node: NodeProto) -> int:
-    given = find_attribute(node, "group")
-    return 1 if given is None else int(given.i)
+    group = find_attribute(node, "group")
+    return 1 if group is None else int(group.i)
 
 
 def _read_dtype(view: GraphView, name: str) -> "np.dtype[np.generic]":

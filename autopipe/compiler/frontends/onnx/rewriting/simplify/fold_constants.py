@@ -1,4 +1,4 @@
-"""Replaces what a graph computes of constants, and of shapes that are known, by its values."""
+"""Fold nodes of constant inputs, and shapes of known sizes, into constants."""
 
 from collections import Counter
 from typing import Final
@@ -28,44 +28,44 @@ from autopipe.errors import ModelError
 _MOVES: Final = frozenset({
     "Concat", "Flatten", "Gather", "Reshape", "Slice", "Squeeze", "Unsqueeze",
 })  # fmt: skip
-"""Operators whose results are elements of their first inputs, wherever those are from."""
+"""Operators that only move elements of their first inputs."""
 _MOVED_INPUTS: Final = {"Concat": None}
-"""How many inputs are moved, None for all; 1 for an operator that is not here."""
+"""Number of data inputs by operator, None for all; 1 for others."""
 _LISTED: Final = {
     "value_float": np.float32,
     "value_floats": np.float32,
     "value_int": np.int64,
     "value_ints": np.int64,
 }
-"""What a Constant may hold besides a tensor."""
+"""Dtypes of the scalar and list attributes of Constant."""
 _OPEN: Final = -(2**62) - 11
-"""Stands for a size that is not known, in shapes of which some sizes are."""
+"""Placeholder of an unknown size in partially known shapes."""
 
 
 def store_constants(graph: GraphProto) -> None:
-    """Make a tensor of each Constant node of the outermost graph; one of a result stays."""
+    """Convert Constant nodes of the outermost graph to initializers, except graph outputs."""
     results = {value.name for value in graph.output}
-    kept = []
+    remaining_nodes = []
     for node in graph.node:
         tensor = None if results.intersection(node.output) else _read_tensor(node)
         if tensor is None:
-            kept.append(node)
+            remaining_nodes.append(node)
         else:
             graph.initializer.add().CopyFrom(tensor)
-    if len(kept) < len(graph.node):
-        replace_nodes(graph, kept)
+    if len(remaining_nodes) < len(graph.node):
+        replace_nodes(graph, remaining_nodes)
 
 
 def fold_constants(view: GraphView) -> bool:
-    """Store the values of nodes of constants in place of the nodes; tell whether there were any.
+    """Replace nodes of constant inputs by their values; returns whether there were any.
 
-    Raises ModelError where they take absurdly much memory.
+    Raises ModelError if the values exceed the memory bound.
     """
     folding = _ConstantFolding(view)
-    kept = [node for node in view.graph.node if not folding.take(node)]
-    if len(kept) == len(view.graph.node):
+    remaining_nodes = [node for node in view.graph.node if not folding.take(node)]
+    if len(remaining_nodes) == len(view.graph.node):
         return False
-    view.replace_nodes(kept)
+    view.replace_nodes(remaining_nodes)
     folding.store()
     return True
 
@@ -73,16 +73,16 @@ def fold_constants(view: GraphView) -> bool:
 class _ConstantFolding:
     def __init__(self, view: GraphView) -> None:
         self._view = view
-        self._left: Counter[str] = Counter(self._view.readers)
+        self._remaining_uses: Counter[str] = Counter(self._view.readers)
         self._values: dict[str, Array] = {}
-        """What nodes compute of constants."""
+        """Values of folded nodes by name."""
         self._partial: dict[str, Array] = {}
-        """Shapes of which some sizes are known, and what is moved out of them."""
-        stored = sum(len(each.raw_data) for each in view.graph.initializer)
-        self._most = BOUNDS.folded + BOUNDS.folded_share * stored
+        """Partially known shapes, and slices of them."""
+        stored_bytes = sum(len(each.raw_data) for each in view.graph.initializer)
+        self._most = BOUNDS.folded + BOUNDS.folded_share * stored_bytes
 
     def take(self, node: NodeProto) -> bool:
-        """Compute a node, if that is possible; tell whether its values are in its place."""
+        """Evaluate a node if possible; returns whether its values replace it."""
         if not has_trait(node, Trait.FOLDABLE) or any(list_bodies(node)):
             return False
         values = (
@@ -100,16 +100,16 @@ class _ConstantFolding:
         return is_replaced
 
     def store(self) -> None:
-        """Add the values that the nodes left in the graph read."""
+        """Store the values that remaining nodes read."""
         for name, values in self._values.items():
             if self._view.readers[name] and name not in self._view.results:
                 self._view.store_as(name, np.asarray(values, order="C"))
 
     def _forget_inputs(self, node: NodeProto) -> None:
-        """Drop the values that no node reads which is still to come or stays."""
+        """Drop the values that no later or remaining node reads."""
         for name in node.input:
-            self._left[name] -= 1
-            if not self._left[name]:
+            self._remaining_uses[name] -= 1
+            if not self._remaining_uses[name]:
                 self._values.pop(name, None)
 
     def _bound_size(self, node: NodeProto) -> None:
@@ -120,13 +120,13 @@ class _ConstantFolding:
                 f"{size >> 20} MiB, more than {self._most >> 20} MiB"
             )
 
-    def _known(self, name: str) -> Array | None:
+    def _find_constant(self, name: str) -> Array | None:
         if name in self._values:
             return self._values[name]
         return self._view.constant(name)
 
     def _fold_shape(self, node: NodeProto) -> dict[str, Array] | None:
-        """Return what Shape and Size tell of a value whose type is known."""
+        """Evaluate Shape or Size of a value of known type."""
         if node.op_type not in {"Shape", "Size"}:
             return None
         sizes = self._view.type_of(node.input[0]).sizes
@@ -134,40 +134,44 @@ class _ConstantFolding:
             return None
         numbers = np.array([size if isinstance(size, int) else _OPEN for size in sizes], np.int64)
         if node.op_type == "Size":
-            whole = np.prod(numbers, dtype=np.int64)
-            return None if _OPEN in numbers else {node.output[0]: np.asarray(whole)}
+            element_count = np.prod(numbers, dtype=np.int64)
+            return None if _OPEN in numbers else {node.output[0]: np.asarray(element_count)}
         ends = {each.name: each.i for each in node.attribute}
         return self._store_sizes(node, numbers[slice(ends.get("start"), ends.get("end"))])
 
     def _fold_constant_node(self, node: NodeProto) -> dict[str, Array] | None:
         if not node.input or not all(self._is_known(name) for name in node.input if name):
             return None  # before any tensor is read
-        known = {name: self._known(name) for name in node.input if name}
-        return self._evaluate_node(node, known)
+        inputs = {name: self._find_constant(name) for name in node.input if name}
+        return self._evaluate_node(node, inputs)
 
     def _fold_partial_shape(self, node: NodeProto) -> dict[str, Array] | None:
-        """Return what is moved out of a shape, if it is known, unlike the whole shape."""
+        """Evaluate a slice of a partially known shape, if the slice is known."""
         if node.op_type not in _MOVES or self._partial.keys().isdisjoint(node.input):
             return None
-        known: dict[str, Array | None] = {}
-        moved = _MOVED_INPUTS.get(node.op_type, 1)
+        inputs: dict[str, Array | None] = {}
+        moved_inputs = _MOVED_INPUTS.get(node.op_type, 1)
         for index, name in enumerate(node.input):
-            if name in self._partial and (moved is None or index < moved):
-                known[name] = self._partial[name]
+            if name in self._partial and (moved_inputs is None or index < moved_inputs):
+                inputs[name] = self._partial[name]
             elif name:
-                known[name] = self._known(name)
-        values = self._evaluate_node(node, known)
+                inputs[name] = self._find_constant(name)
+        values = self._evaluate_node(node, inputs)
         return None if values is None else self._store_sizes(node, values[node.output[0]])
 
     def _is_known(self, name: str) -> bool:
         return name in self._values or name in self._view.stored
 
     def _evaluate_node(
-        self, node: NodeProto, known: dict[str, Array | None]
+        self, node: NodeProto, inputs: dict[str, Array | None]
     ) -> dict[str, Array] | None:
-        """Return what a node computes; None if that has another type than ONNX infers."""
-        given = {name: values for name, values in known.items() if values is not None}
-        values = evaluate_node(node, given, self._view.opset) if len(given) == len(known) else None
+        """Evaluate a node; None if the result's type differs from the inferred one."""
+        constants = {name: values for name, values in inputs.items() if values is not None}
+        values = (
+            evaluate_node(node, constants, self._view.opset)
+            if len(constants) == len(inputs)
+            else None
+        )
         if values is None or not all(
             self._has_inferred_type(name, each) for name, each in values.items()
         ):
@@ -180,7 +184,7 @@ class _ConstantFolding:
         return is_of_type and kind.shape in {None, values.shape}
 
     def _store_sizes(self, node: NodeProto, sizes: Array) -> dict[str, Array] | None:
-        """Return sizes as the values of a node if all are known; else keep them in mind."""
+        """Return sizes as a node's value if all are known; else note them as partial."""
         if _OPEN not in sizes:
             return {node.output[0]: sizes}
         self._partial[node.output[0]] = sizes
@@ -188,13 +192,13 @@ class _ConstantFolding:
 
 
 def _read_tensor(node: NodeProto) -> TensorProto | None:
-    """Return what a Constant node holds as a tensor, under the name of its output."""
+    """Return a Constant node's value as a tensor with the name of its output."""
     if node.op_type != "Constant" or node.domain not in STANDARD or len(node.attribute) != 1:
         return None
-    if (stored := read_constant(node)) is not None:
-        return stored
-    held = node.attribute[0]
-    if held.name not in _LISTED:
+    if (tensor := read_constant(node)) is not None:
+        return tensor
+    attribute = node.attribute[0]
+    if attribute.name not in _LISTED:
         return None
-    values = np.array(get_attribute_value(held), _LISTED[held.name])
+    values = np.array(get_attribute_value(attribute), _LISTED[attribute.name])
     return from_array(values, node.output[0])

@@ -1,4 +1,4 @@
-"""A graph with its values by name, for rewrites: makers and readers, types, stored tensors."""
+"""An index of a graph for rewrites: producers, readers, types and initializers by name."""
 
 from collections.abc import Iterable
 
@@ -14,15 +14,14 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import (
 )
 
 STANDARD = ("", "ai.onnx")
-"""Names of ONNX's own operators."""
+"""Names of the standard domain."""
 
 
 class GraphView:
-    """Values of a graph by name, in one index that a round of rewrites shares.
+    """An index of a graph's values by name, shared by a round of rewrites.
 
-    A rewrite changes nodes by `replace_nodes`, or calls `index_nodes` behind its changes; it adds
-    tensors by `store` and `store_as`. Types are those that were noted before the round: a rewrite
-    changes none.
+    A rewrite changes nodes by `replace_nodes`, or calls `index_nodes` after its changes; it adds
+    tensors by `store` and `store_as`. Types are those noted before the round: rewrites change none.
     """
 
     def __init__(self, graph: GraphProto, opset: int) -> None:
@@ -33,12 +32,12 @@ class GraphView:
         self.dimensions = {
             dim.dim_param for each in graph.input for dim in each.type.tensor_type.shape.dim
         } - {""}
-        """Names that sizes of inputs have."""
+        """Names of the inputs' dynamic dimensions."""
         self._types = read_types(graph)
         self._names: Names | None = None
 
     def index_nodes(self) -> None:
-        """Look up anew which nodes make and read which values."""
+        """Rebuild the index of producers and readers."""
         self.makers = {name: node for node in self.graph.node for name in node.output if name}
         self.readers = count_uses(self.graph)
 
@@ -48,33 +47,33 @@ class GraphView:
         self.index_nodes()
 
     def type_of(self, name: str) -> ValueType:
-        """Return what is known of the type of a value."""
+        """Return the type of a value as far as it is known."""
         return self._types.get(name, UNKNOWN)
 
     def is_stored(self, names: Iterable[str]) -> bool:
-        """Whether all values are tensors of the model; one that is left out counts as such."""
+        """Whether all values are initializers; absent inputs are ignored."""
         return all(name in self.stored for name in names if name)
 
     def constant(self, name: str) -> Array | None:
-        """Return the values of a tensor of the model, None if the value is computed."""
+        """Return the values of an initializer, None if the value is computed."""
         return to_array(self.stored[name]) if name in self.stored else None
 
     def maker(self, name: str, kind: str) -> NodeProto | None:
-        """Return the node that makes a value, if it is one of ONNX's operator `kind`."""
+        """Return the node that computes a value, if it is the standard operator `kind`."""
         node = self.makers.get(name)
         if node is None or node.op_type != kind or node.domain not in STANDARD:
             return None
         return node
 
     def store(self, values: Array, name: str) -> str:
-        """Add a tensor to the graph under a new name that begins like `name`; return the name."""
+        """Add an initializer under a new name with prefix `name`; returns the name."""
         self._names = self._names or Names(self.graph)
         new = self._names.fresh(name)
         self.store_as(new, values)
         return new
 
     def store_as(self, name: str, values: Array) -> None:
-        """Add a tensor to the graph, or put it in the place of the node that made the value."""
+        """Add an initializer, possibly in place of the node that computed the value."""
         tensor = self.graph.initializer.add()
         tensor.CopyFrom(from_array(values, name))
         self.stored[name] = tensor
@@ -82,12 +81,12 @@ class GraphView:
 
 
 def name_operand(node: NodeProto, index: int) -> str:
-    """Return the name of an input of a node, empty where it is left out."""
+    """Return the name of an input of a node, empty if it is absent."""
     return node.input[index] if len(node.input) > index else ""
 
 
 def find_attribute(node: NodeProto, name: str) -> AttributeProto | None:
-    """Return an attribute of a node, None where it is left out."""
+    """Return an attribute of a node, None if it is absent."""
     return next((each for each in node.attribute if each.name == name), None)
 
 
@@ -99,7 +98,7 @@ def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
 
 
 def drop_dead(graph: GraphProto) -> None:
-    """Remove the nodes whose results nothing reads, in inner graphs too, and such tensors."""
+    """Remove dead nodes, also in inner graphs, and dead initializers."""
     live = _drop_dead_nodes(graph)
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in live:
@@ -107,15 +106,15 @@ def drop_dead(graph: GraphProto) -> None:
 
 
 def _drop_dead_nodes(graph: GraphProto) -> set[str]:
-    """Return the names that the nodes read which are left, and those of the results."""
+    """Remove dead nodes; returns the names of live values."""
     live = {value.name for value in graph.output}
-    kept: list[NodeProto] = []
+    live_nodes: list[NodeProto] = []
     for node in reversed(graph.node):
         if not live.isdisjoint(filter(None, node.output)):
-            kept.append(node)
+            live_nodes.append(node)
             live.update(node.input)
             for body in list_bodies(node):
                 live |= _drop_dead_nodes(body)
-    if len(kept) < len(graph.node):
-        replace_nodes(graph, reversed(kept))
+    if len(live_nodes) < len(graph.node):
+        replace_nodes(graph, reversed(live_nodes))
     return live

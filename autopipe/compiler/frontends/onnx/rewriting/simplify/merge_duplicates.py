@@ -1,4 +1,4 @@
-"""Merges tensors that hold the same, and nodes that compute the same of the same inputs."""
+"""Merge equal initializers and common subexpressions."""
 
 import hashlib
 from collections import Counter
@@ -13,26 +13,26 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import Graph
 
 
 def merge_duplicates(view: GraphView) -> bool:
-    """Have readers of equal values read the first; tell whether a node went away.
+    """Redirect readers of equal values to the first; returns whether a node was removed.
 
-    Inputs are compared by place, one that is left out included: `Clip(x, c, "")` is not
-    `Clip(x, "", c)`. A result of the graph keeps its node.
+    Inputs are compared by index, absent inputs included: `Clip(x, c, "")` is not `Clip(x, "", c)`.
+    A graph output keeps its node.
     """
     first: dict[Hashable, list[str]] = {}
     names = _find_equal_tensors(view.graph)
-    kept = []
+    remaining_nodes = []
     for node in view.graph.node:
         redirect_inputs(node, names)
         if any(list_bodies(node)):
-            kept.append(node)
+            remaining_nodes.append(node)
             continue
-        made = first.setdefault(_make_key(node), list(node.output))
-        if made != list(node.output) and view.results.isdisjoint(node.output):
-            names.update(zip(node.output, made, strict=True))
+        outputs = first.setdefault(_make_key(node), list(node.output))
+        if outputs != list(node.output) and view.results.isdisjoint(node.output):
+            names.update(zip(node.output, outputs, strict=True))
         else:
-            kept.append(node)
-    if len(kept) < len(view.graph.node):
-        view.replace_nodes(kept)
+            remaining_nodes.append(node)
+    if len(remaining_nodes) < len(view.graph.node):
+        view.replace_nodes(remaining_nodes)
         return True
     if names:
         view.index_nodes()
@@ -40,14 +40,14 @@ def merge_duplicates(view: GraphView) -> bool:
 
 
 def _make_key(node: NodeProto) -> Hashable:
-    """Return what two nodes share that compute the same: all but names."""
+    """Return a key that is equal for nodes that compute the same: all but the names."""
     attributes = sorted(each.SerializeToString(deterministic=True) for each in node.attribute)
-    given = [bool(name) for name in node.output]
-    return node.domain, node.op_type, tuple(node.input), tuple(attributes), tuple(given)
+    has_outputs = [bool(name) for name in node.output]
+    return node.domain, node.op_type, tuple(node.input), tuple(attributes), tuple(has_outputs)
 
 
 def _find_equal_tensors(graph: GraphProto) -> dict[str, str]:
-    """Return the names of tensors that an earlier one equals, with its name; they stay stored."""
+    """Map the names of duplicate initializers to the first equal one; none is removed."""
     kinds = Counter(map(_read_kind, graph.initializer))
     first: dict[Hashable, str] = {}
     names = {}

@@ -1,4 +1,4 @@
-"""Joins nodes that only move what they are given.
+"""Merge adjacent nodes that only move data.
 
 Transpose of a Transpose     one Transpose
 Transpose of [2, 1, 3] by [1, 0, 2]    Reshape
@@ -21,13 +21,13 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
 )
 
 _AXES_ARE_INPUTS: Final = 13
-"""The first opset whose Unsqueeze takes its axes as an input."""
+"""The first opset in which the axes of Unsqueeze are an input."""
 
 
 def merge_movements(view: GraphView) -> bool:
-    """Join such nodes with those that they read of; tell whether there were any.
+    """Merge such nodes with their producers; returns whether there were any.
 
-    A node that others read as well stays for those.
+    A producer with other readers stays for those.
     """
     changed = False
     for node in view.graph.node:
@@ -53,22 +53,22 @@ def _merge_transpose(view: GraphView, node: NodeProto) -> bool:
 
 
 def _as_reshape(view: GraphView, node: NodeProto, order: list[int]) -> bool:
-    """Write a Transpose that only moves axes of size 1 as a Reshape."""
+    """Replace a Transpose that only moves axes of size 1 by a Reshape."""
     sizes = view.type_of(node.input[0]).sizes
     if sizes is None or len(sizes) != len(order) or 0 in sizes:
         return False
-    moved = [axis for axis in order if sizes[axis] != 1]
+    nontrivial_axes = [axis for axis in order if sizes[axis] != 1]
     shape = [size if isinstance(size, int) else -1 for size in (sizes[axis] for axis in order)]
-    if moved != sorted(moved) or shape.count(-1) > 1:
+    if nontrivial_axes != sorted(nontrivial_axes) or shape.count(-1) > 1:
         return False
     target = view.store(np.array(shape, np.int64), f"{node.output[0]}/shape")
-    made = helper.make_node("Reshape", [node.input[0], target], node.output, name=node.name)
-    node.CopyFrom(made)
+    reshape = helper.make_node("Reshape", [node.input[0], target], node.output, name=node.name)
+    node.CopyFrom(reshape)
     return True
 
 
 def _merge_reshape(view: GraphView, node: NodeProto) -> bool:
-    """A 0 in the second shape stands for a size of what the first one makes."""
+    """Skip the first of two Reshapes; not if a 0 in the second shape copies one of its sizes."""
     inner = view.maker(node.input[0], "Reshape")
     shape = view.constant(node.input[1])
     if inner is None or shape is None or (shape == 0).any():
@@ -87,27 +87,27 @@ def _merge_unsqueeze(view: GraphView, node: NodeProto) -> bool:
         return False
     first = {axis % (rank + len(axes[0])) for axis in axes[0]}
     second = {axis % (rank + len(axes[0]) + len(axes[1])) for axis in axes[1]}
-    others = [axis for axis in range(rank + len(first) + len(second)) if axis not in second]
-    joined = sorted(second | {others[axis] for axis in first})
+    outer_axes = [axis for axis in range(rank + len(first) + len(second)) if axis not in second]
+    merged_axes = sorted(second | {outer_axes[axis] for axis in first})
     node.input[0] = inner.input[0]
     if view.opset >= _AXES_ARE_INPUTS:
-        node.input[1] = view.store(np.array(joined, np.int64), f"{node.output[0]}/axes")
+        node.input[1] = view.store(np.array(merged_axes, np.int64), f"{node.output[0]}/axes")
     else:
         del node.attribute[:]
-        node.attribute.append(helper.make_attribute("axes", joined))
+        node.attribute.append(helper.make_attribute("axes", merged_axes))
     return True
 
 
 def _read_axes(view: GraphView, node: NodeProto) -> list[int] | None:
-    given = find_attribute(node, "axes")
-    if given is not None:
-        return list(given.ints)
+    attribute = find_attribute(node, "axes")
+    if attribute is not None:
+        return list(attribute.ints)
     axes = view.constant(name_operand(node, 1))
     return None if axes is None else [int(axis) for axis in axes.reshape(-1)]
 
 
 def _merge_pad(view: GraphView, node: NodeProto) -> bool:
-    """Take a Pad with zeros along the axes of an image into the convolution behind it."""
+    """Fold a zero Pad of spatial axes into the pads of the following convolution."""
     inner = view.maker(node.input[0], "Pad")
     weight = view.type_of(node.input[1])
     auto = find_attribute(node, "auto_pad")
@@ -119,14 +119,14 @@ def _merge_pad(view: GraphView, node: NodeProto) -> bool:
     if pads.min() < 0 or pads[:, :2].any():
         return False
     before = find_attribute(node, "pads")
-    given = np.zeros_like(pads[:, 2:]) if before is None else np.reshape(before.ints, (2, -1))
-    kept = [each for each in node.attribute if each.name not in {"auto_pad", "pads"}]
-    whole = helper.make_node(
+    conv_pads = np.zeros_like(pads[:, 2:]) if before is None else np.reshape(before.ints, (2, -1))
+    other_attributes = [each for each in node.attribute if each.name not in {"auto_pad", "pads"}]
+    convolution = helper.make_node(
         "Conv", [inner.input[0], *node.input[1:]], node.output, name=node.name,
-        pads=(given + pads[:, 2:]).reshape(-1).tolist(),
+        pads=(conv_pads + pads[:, 2:]).reshape(-1).tolist(),
     )  # fmt: skip
-    whole.attribute.extend(kept)
-    node.CopyFrom(whole)
+    convolution.attribute.extend(other_attributes)
+    node.CopyFrom(convolution)
     return True
 
 
@@ -144,16 +144,16 @@ def _is_zero(view: GraphView, node: NodeProto) -> bool:
 def _read_pads(
     view: GraphView, node: NodeProto, rank: int
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]] | None":
-    """Return what a Pad adds before and behind each axis; None if that is computed."""
-    given = find_attribute(node, "pads")
-    pads = view.constant(name_operand(node, 1)) if given is None else np.array(given.ints)
+    """Return the pads [2, rank] before and after each axis; None if they are computed."""
+    attribute = find_attribute(node, "pads")
+    pads = view.constant(name_operand(node, 1)) if attribute is None else np.array(attribute.ints)
     axes = view.constant(name_operand(node, 3)) if name_operand(node, 3) else np.arange(rank)
     if pads is None or axes is None or pads.size != 2 * axes.size:
         return None
-    whole = np.zeros((2, rank), np.int64)
+    widths = np.zeros((2, rank), np.int64)
     for index, axis in enumerate(axes.reshape(-1)):
-        whole[:, axis] = pads.reshape(2, -1)[:, index]
-    return whole
+        widths[:, axis] = pads.reshape(2, -1)[:, index]
+    return widths
 
 
 _RULES: Final[Mapping[str, Callable[[GraphView, NodeProto], bool]]] = {

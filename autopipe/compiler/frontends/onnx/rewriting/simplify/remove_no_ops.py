@@ -1,4 +1,4 @@
-"""Removes nodes whose result is one of their inputs, bit for bit, whatever that holds.
+"""Remove nodes that return one of their inputs bit for bit, for all values.
 
 Mul(x, [[1.0]]) of an x of two axes or more   x
 Sub(x, 0.0)                                   x; not Add(x, 0.0), which makes 0.0 of -0.0
@@ -25,51 +25,53 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
 )
 
 _TRAINING: Final = 2
-"""Place of the input of Dropout that says whether it drops anything."""
+"""Index of Dropout's input `training_mode`."""
 
 
 def remove_no_ops(view: GraphView) -> bool:
-    """Remove such nodes from a graph and its inner ones; tell whether there were any."""
+    """Remove no-ops from a graph and its inner graphs; returns whether there were any."""
     return _remove_from(view, view, {**_OF_TYPES, **_OF_SHAPES})
 
 
 def _remove_from(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
-    """Remove the no-ops of the graph of `view`; `outer` has the tensors."""
+    """Remove the no-ops of the graph of `view`; `outer` has the initializers."""
     sources: dict[str, str] = {}
-    kept, changed = [], False
+    remaining_nodes, changed = [], False
     for node in view.graph.node:
         redirect_inputs(node, sources)
         for body in list_bodies(node):  # the shapes of a state may differ from round to round
             changed |= _remove_from(outer, GraphView(body, view.opset), _OF_TYPES)
         source = _find_source(outer, view, node, rules)
         if source is None:
-            kept.append(node)
+            remaining_nodes.append(node)
         elif node.output[0] not in view.results:
             sources[node.output[0]] = source
         elif source in view.makers and source not in view.results:
             result = node.output[0]
-            _rename_value(kept, source, result)
+            _rename_value(remaining_nodes, source, result)
             sources = {name: result if old == source else old for name, old in sources.items()}
             sources[source] = result
             view.makers[result] = view.makers.pop(source)
         else:
             changed |= node.op_type != "Identity"
-            kept.append(helper.make_node("Identity", [source], node.output[:1], name=node.name))
-    if changed or len(kept) < len(view.graph.node):
-        view.replace_nodes(kept)
+            remaining_nodes.append(
+                helper.make_node("Identity", [source], node.output[:1], name=node.name)
+            )
+    if changed or len(remaining_nodes) < len(view.graph.node):
+        view.replace_nodes(remaining_nodes)
         return True
     return False
 
 
 def _rename_value(nodes: list[NodeProto], old: str, new: str) -> None:
-    """Give what one of the nodes makes, and others read, another name."""
+    """Rename a value in its producer and its readers."""
     for node in nodes:
         redirect_inputs(node, {old: new})
         node.output[:] = [new if name == old else name for name in node.output]
 
 
 def _find_source(outer: GraphView, view: GraphView, node: NodeProto, rules: "_Rules") -> str | None:
-    """Return the name of the input that a node passes on, None if it may do something."""
+    """Return the name of the input that a no-op returns, None for other nodes."""
     rule = rules.get(node.op_type)
     if rule is None or node.domain not in STANDARD:
         return None
@@ -80,7 +82,7 @@ def _find_source(outer: GraphView, view: GraphView, node: NodeProto, rules: "_Ru
 
 
 class _Case:
-    """A node, and what is known of its inputs and its result."""
+    """A node with the known types and constants of its inputs and its result."""
 
     def __init__(self, outer: GraphView, view: GraphView, node: NodeProto) -> None:
         self._outer, self._view, self.node = outer, view, node
@@ -96,22 +98,22 @@ class _Case:
         return self._view.type_of(name_operand(self.node, index)).rank
 
     def keeps_shape(self, index: int) -> bool:
-        """Whether the result has the shape of an input, by numbers and by names of the inputs."""
+        """Whether the result has the shape of an input, by numbers and names of dimensions."""
         sizes = self._view.type_of(name_operand(self.node, index)).sizes
-        named = self._view.dimensions
+        dimension_names = self._view.dimensions
         return (
             sizes is not None
             and sizes == self._view.type_of(self.node.output[0]).sizes
-            and all(isinstance(size, int) or size in named for size in sizes)
+            and all(isinstance(size, int) or size in dimension_names for size in sizes)
         )
 
     def is_empty(self, index: int, axis: int) -> bool:
-        """Whether an input is known to have no elements along an axis."""
+        """Whether an input is known to have size 0 along an axis."""
         sizes = self._view.type_of(name_operand(self.node, index)).sizes or ()
         return -len(sizes) <= axis < len(sizes) and sizes[axis] == 0
 
     def is_filled(self, index: int, number: float, *, negative_zero: bool = False) -> bool:
-        """Whether an input is a constant of one number, and the result has the other's shape."""
+        """Whether an input is a constant filled with `number` that leaves the other's shape."""
         values = self.constant(index)
         if values is None or not values.size or not (values == number).all():
             return False
@@ -123,7 +125,7 @@ class _Case:
 
 
 _Rules = Mapping[str, Callable[[_Case], int | None]]
-"""By operator: the index of the input that the result is equal to, None if that is not certain."""
+"""By operator: the index of the input that equals the result, None if unproven."""
 
 
 def _pass_first(_: _Case) -> int | None:
@@ -162,27 +164,27 @@ def _match_transpose(case: _Case) -> int | None:
 
 
 def _match_pad(case: _Case) -> int | None:
-    given = find_attribute(case.node, "pads")
-    pads = case.constant(1) if given is None else np.array(given.ints)
+    attribute = find_attribute(case.node, "pads")
+    pads = case.constant(1) if attribute is None else np.array(attribute.ints)
     return None if pads is None or pads.any() else 0
 
 
 def _match_slice(case: _Case) -> int | None:
-    """A slice of full length by positive steps is all of it."""
+    """Match a slice of full length: with positive steps it is the whole axis."""
     steps = case.constant(4) if name_operand(case.node, 4) else np.ones(1)
     is_forward = steps is not None and (steps > 0).all()
     return 0 if is_forward and case.keeps_shape(0) else None
 
 
 def _match_concat(case: _Case) -> int | None:
-    """The only input that is not empty."""
+    """Return the index of the only nonempty input, None if there are several."""
     axis = find_attribute(case.node, "axis")
-    filled = [
+    nonempty_indices = [
         index
         for index in range(len(case.node.input))
         if axis is None or not case.is_empty(index, axis.i)
     ]
-    return filled[0] if len(filled) == 1 else None
+    return nonempty_indices[0] if len(nonempty_indices) == 1 else None
 
 
 def _match_mul(case: _Case) -> int | None:

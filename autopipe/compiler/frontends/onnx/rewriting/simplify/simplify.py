@@ -1,8 +1,8 @@
-"""Simplifies an ONNX graph by a fixed list of rewrites, each proved for every input.
+"""Simplify an ONNX graph by a fixed list of rewrites, each proved for every input.
 
-All but the folding of scales into convolutions keep every bit: constant folding evaluates nodes by
-the reference of the onnx library, and the others drop or join nodes that only pass on or move what
-they are given. Folding a scale into weights rounds the product of the two instead of the result.
+All but the folding of scales into convolutions are exact: constant folding evaluates nodes by the
+reference implementation of onnx, and the others remove no-ops and merge data movement. Folding a
+scale into weights rounds the product of the two instead of the result.
 """
 
 import logging
@@ -25,13 +25,13 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.remove_no_ops import re
 from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import note_types
 
 REWRITES: Final[tuple[Callable[[GraphView], bool], ...]] = (
-    remove_no_ops,  # first, since it looks into bodies, whose values the others leave alone
-    merge_duplicates,  # so that what is equal is computed once by the next
+    remove_no_ops,  # first, since it rewrites bodies, which the others ignore
+    merge_duplicates,  # so that the next evaluates equal nodes once
     fold_constants,
-    merge_movements,  # by constants, as those of Reshape and Pad are by now
-    fold_affine_chains,  # chains have no movement in between any more
+    merge_movements,  # needs the constant inputs of Reshape and Pad
+    fold_affine_chains,  # after data movement between links was merged
 )
-"""The rewrites of a round, in order; each tells whether it changed the graph."""
+"""The rewrites of a round, in order; each returns whether it changed the graph."""
 _MOST_ROUNDS: Final = 1000
 """Each round leaves fewer nodes, or fewer unknown shapes."""
 _LOG: Final = logging.getLogger(__name__)

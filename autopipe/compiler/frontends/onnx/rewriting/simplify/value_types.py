@@ -11,15 +11,15 @@ from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 from autopipe.errors import ModelError
 
 _SHORT: Final = 1024
-"""Bytes of a tensor that inference may read as a shape; it only needs the type of a larger one."""
+"""Maximum bytes of tensors with values for inference; of larger ones it gets only the type."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """What is known of a value before the model runs."""
+    """The inferred type of a value."""
 
     element: int
-    """ONNX's number of the element type, 0 if unknown."""
+    """ONNX's element type, 0 if unknown."""
     sizes: tuple[int | str | None, ...] | None
     """A number or a name for each size, None for one that is unknown; None for an unknown rank."""
 
@@ -41,23 +41,25 @@ UNKNOWN: Final = ValueType(0, None)
 
 
 def note_types(model: ModelProto) -> None:
-    """Replace the types of values and outputs, inner graphs included, by what ONNX infers.
+    """Replace the types of values and outputs, inner graphs included, by the inferred ones.
 
-    Only shapes of tensors reach inference, so that no weight is copied.
+    Inference sees weights by shape only, so that none is copied.
     """
     try:
-        inferred = infer_types(_strip_large_tensors(model))
+        inferred_model = infer_types(_strip_large_tensors(model))
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"shapes cannot be inferred: {error}") from error
-    for graph, known in zip(list_graphs(model.graph), list_graphs(inferred.graph), strict=True):
+    for graph, inferred_graph in zip(
+        list_graphs(model.graph), list_graphs(inferred_model.graph), strict=True
+    ):
         del graph.value_info[:]
-        graph.value_info.extend(known.value_info)
-        for output, typed in zip(graph.output, known.output, strict=True):
-            output.type.CopyFrom(typed.type)
+        graph.value_info.extend(inferred_graph.value_info)
+        for output, inferred_output in zip(graph.output, inferred_graph.output, strict=True):
+            output.type.CopyFrom(inferred_output.type)
 
 
 def read_types(graph: GraphProto) -> dict[str, ValueType]:
-    """Return the types that are noted in a graph, by name; inner graphs are not looked at."""
+    """Return the noted types of a graph by name, without inner graphs."""
     types = {
         value.name: _read_type(value.type)
         for value in (*graph.input, *graph.value_info, *graph.output)
@@ -82,7 +84,7 @@ def _read_type(kind: TypeProto) -> ValueType:
 
 
 def _strip_large_tensors(model: ModelProto) -> ModelProto:
-    """Return a copy in which a large tensor is an input of its type."""
+    """Copy a model with large tensors replaced by inputs of their types."""
     graph = model.graph
     large = [tensor for tensor in graph.initializer if tensor.ByteSize() > _SHORT]
     return helper.make_model(
