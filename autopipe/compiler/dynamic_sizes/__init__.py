@@ -1,1 +1,1 @@
-"""Models and kernels of dynamic sizes, and the same at certain sizes."""
+"""Models and kernels with dynamic shapes, and their specialization for static sizes."""

@@ -1,4 +1,4 @@
-"""What kernels with open sizes are at likely sizes, among the kernels of the likely libraries."""
+"""Match dynamic kernels at their likely sizes with kernels of the specialized libraries."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -12,23 +12,23 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import Counts, bind_kernel_siz
 
 
 class LikelyKernels:
-    """The kernels of all likely libraries, to be found by what they compute.
+    """The kernels of all specialized libraries, indexed by their code.
 
-    A function with an open batch reads `bias[0, column]` where one for a batch of 1 reads
-    `bias[row, column]`: TVM broadcasts by what it knows of sizes. Where an extent is 1, both say
-    the same, so they are one kernel here.
+    A function with a dynamic batch reads `bias[0, column]` where one for a batch of 1 reads
+    `bias[row, column]`: TVM's broadcast depends on static sizes. For an extent of 1 both are equal,
+    so they are one kernel here.
     """
 
     def __init__(
         self, modules: Mapping[str, tvm.IRModule], workloads: Mapping[str, tvm.IRModule]
     ) -> None:
-        """Take all lowered modules by label, and all workloads by identity."""
+        """Index all workloads, given by identity; `modules` are all lowered modules by label."""
         self._counts = tuple(_list_likely_counts(modules)) or ({},)
         self._workloads = workloads
 
     @cached_property
     def _known(self) -> Mapping[int, str]:
-        """Return the identity of each workload whose sizes are numbers, by what it computes."""
+        """Return the identity of each static workload, by the hash of its code."""
         return {
             _hash_function(module["main"]): identity
             for identity, module in self._workloads.items()
@@ -36,23 +36,23 @@ class LikelyKernels:
         }
 
     def of(self, module: tvm.IRModule) -> tuple[str, ...]:
-        """Return which workloads a `main` with open sizes is at likely sizes, the first ones first.
+        """Return the identities of the workloads that a dynamic `main` equals at likely sizes.
 
-        Each is there once; sizes at which no library has it are left out. A function whose sizes
-        are numbers has none.
+        They are distinct and in the order of the sizes; sizes without such a workload are left out.
+        A static function has none.
         """
-        known = read_open_sizes(module["main"])
-        if known is None:
+        sizes = read_open_sizes(module["main"])
+        if sizes is None:
             return ()
-        found = (
-            bind_kernel_sizes(module, {**known.likely, **counts})["main"] for counts in self._counts
+        functions = (
+            bind_kernel_sizes(module, {**sizes.likely, **counts})["main"] for counts in self._counts
         )
-        same = (self._known.get(_hash_function(function)) for function in found)
-        return tuple(dict.fromkeys(identity for identity in same if identity is not None))
+        identities = (self._known.get(_hash_function(function)) for function in functions)
+        return tuple(dict.fromkeys(identity for identity in identities if identity is not None))
 
 
 def _list_likely_counts(modules: Mapping[str, tvm.IRModule]) -> Iterator[Counts]:
-    """Yield how many multiples each open size has in each likely library."""
+    """Yield the multiples of each dynamic size in each specialized library."""
     for label, module in modules.items():
         if label:
             names = (str(size.name) for size in _read_main_sizes(modules[""]))
@@ -60,13 +60,13 @@ def _list_likely_counts(modules: Mapping[str, tvm.IRModule]) -> Iterator[Counts]
 
 
 def _read_main_sizes(module: tvm.IRModule) -> Iterable[Any]:
-    """Return what `main` takes as its sizes: variables, or numbers where they are bound."""
+    """Return the values of the shape parameter of `main`: variables, or numbers if bound."""
     shapes = (p.ty.values for p in module["main"].params if isinstance(p.ty, relax.ShapeType))
     return next(shapes, ())
 
 
 def _hash_function(function: tirx.PrimFunc) -> int:
-    """Return a hash of a function that reads at 0 whatever has an extent of 1."""
+    """Hash the code of a function, with index 0 along axes of extent 1."""
 
     def load(node: tvm.ir.TensorLoad) -> tvm.ir.Expr:
         zeros = [tirx.const(0, str(index.ty.dtype)) for index in node.indices]
@@ -89,7 +89,7 @@ def _hash_function(function: tirx.PrimFunc) -> int:
 def _replace_unit_indices(
     node: tvm.ir.TensorLoad | tvm.ir.TensorRegion, places: Iterable[Any], zeros: Iterable[Any]
 ) -> list[Any]:
-    """Return the places where a tensor is read, and a zero for each extent of 1."""
+    """Replace the indices of a read along axes of extent 1 by zeros."""
     extents = node.source.ty.shape
     return [
         zero if isinstance(extent, tirx.IntImm) and int(extent) == 1 else place

@@ -1,7 +1,7 @@
-"""Decides which ops become one function, and so what a task is.
+"""Fusion: decide which ops become one function, and so one task.
 
-TVM's `FuseOps` groups the ops first. `growth` keeps one kind of group from being made, `scope` then
-changes the groups: by the user's rules (`fusion_rules`, which finds `chains` of ops), and by
-splitting what no engine can schedule. `unfused` and `grouping` describe the graph in plain values;
-`regroup` makes the functions of the new groups.
+TVM's `FuseOps` groups the ops first. `keep_apart` prevents groups that TVM cannot merge. `scope`
+then changes the groups: by the user's rules (`fusion_rules`, which finds `chains` of ops), and by
+splitting groups that no engine can schedule. `graph_steps` and `grouping` describe the graph in
+plain values; `regroup` builds the functions of the new groups.
 """

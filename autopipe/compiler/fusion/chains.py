@@ -1,4 +1,4 @@
-"""Finds chains of ops in a graph by a pattern, along the dataflow.
+"""Find chains of ops in a graph by a pattern, along the dataflow.
 
 Example: the graph computes conv2d, then add (a bias), then relu. The pattern ["nn.conv2d",
 "nn.relu"] finds one chain: its ops are the convolution and the relu, its path has the add, too,
@@ -18,15 +18,15 @@ class FusionStep:
     name: str
     """The variable it binds."""
     op: str
-    """Relax's name of the op that it computes, such as `nn.conv2d`; empty if it computes no op."""
+    """Name of its Relax op, such as `nn.conv2d`; empty if it computes no op."""
     owner: str
-    """Name of the last step of the same op: some ops become several calls."""
+    """Name of the last step of the same op: some ops are legalized to several calls."""
     reads: tuple[str, ...]
-    """Names of the steps that it reads."""
+    """Names of the steps whose results it reads."""
     simple: bool
-    """Whether it is elementwise, a broadcast or injective, so that it reduces nothing."""
+    """Whether it is elementwise, a broadcast or injective: no reduction."""
     obstacle: str | None = None
-    """Why it can not be moved to another function; None if it can."""
+    """The reason why it cannot be moved to another function, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Chain:
 
 
 class Chains:
-    """The ops of a graph. The steps have to be in an order in which each follows what it reads."""
+    """The ops of a graph, from steps in topological order."""
 
     def __init__(self, steps: Sequence[FusionStep]) -> None:
         owner = {step.name: step.owner for step in steps}
@@ -54,23 +54,23 @@ class Chains:
         self._consumers: Mapping[str, Collection[str]] = consumers
 
     def at(
-        self, start: str, pattern: Sequence[str], blocked: Collection[str] = ()
+        self, start: str, pattern: Sequence[str], excluded_ops: Collection[str] = ()
     ) -> Iterator[Chain]:
         """Yield the chains that begin with the op `start` and match the whole pattern.
 
         There is one chain, a shortest one, for each op that can be the last; shorter chains come
-        first. No chain goes through an op of `blocked`.
+        first. No chain goes through an op of `excluded_ops`.
         """
-        for chain in self._match_prefixes(start, pattern, blocked):
+        for chain in self._match_prefixes(start, pattern, excluded_ops):
             if len(chain.ops) == len(pattern):
                 yield chain
 
     def nearest(self, pattern: Sequence[str]) -> str:
-        """Describe in words the chain that matches most of a pattern, and what reads its end."""
+        """Describe the chain that matches most of a pattern, and the consumers of its end."""
         best = Chain((), ())
         for start in self.ops:
             for chain in self._match_prefixes(start, pattern, ()):
-                best = max(best, chain, key=lambda found: len(found.ops))
+                best = max(best, chain, key=lambda match: len(match.ops))
         if not best.ops:
             return f"there is no {pattern[0]}"
         after = sorted({self.ops[reader] for reader in self._consumers[best.path[-1]]} - {""})
@@ -78,19 +78,19 @@ class Chains:
         return f"the nearest is {', '.join(self.ops[op] for op in best.ops)}, which {read}"
 
     def _match_prefixes(
-        self, start: str, pattern: Sequence[str], blocked: Collection[str]
+        self, start: str, pattern: Sequence[str], excluded_ops: Collection[str]
     ) -> Iterator[Chain]:
-        """Yield the chains that match a beginning of the pattern, by breadth-first search."""
+        """Yield the chains that match a prefix of the pattern, by breadth-first search."""
         queue = deque([(start, Chain((), ()))])
-        seen: set[tuple[str, int]] = set()
+        visited: set[tuple[str, int]] = set()
         while queue:
             at, chain = queue.popleft()
             count = len(chain.ops)
             fits = bool(self.ops[at]) and fnmatchcase(self.ops[at], pattern[count])
             passes = count > 0 and at in self._simple
-            if at in blocked or (at, count) in seen or not (fits or passes):
+            if at in excluded_ops or (at, count) in visited or not (fits or passes):
                 continue
-            seen.add((at, count))
+            visited.add((at, count))
             chain = Chain((*chain.ops, at) if fits else chain.ops, (*chain.path, at))
             if fits:
                 yield chain

@@ -1,9 +1,9 @@
-"""Applies the section `fusion` of the pipeline file to the groups that TVM's fusion chose.
+"""Apply the section `fusion` of the pipeline file to the groups of TVM's fusion.
 
 Example: TVM fuses [conv2d, add, relu] and leaves [softmax] alone. The rule `apart: [[nn.conv2d,
 nn.relu]]` cuts the first group into [conv2d, add] and [relu]. After that, `join: [[nn.relu,
 nn.softmax]]` makes the group [relu, softmax]. Without the first rule, the second one only warns:
-the relu would bring its whole group along, and so a convolution that the rule does not name.
+the relu would bring its whole group along, including a convolution that the rule does not name.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class FusionRules:
     join: Sequence[Sequence[str]] = ()
     """Patterns of ops that become one function."""
     apart: Sequence[Sequence[str]] = ()
-    """Patterns of ops that do not."""
+    """Patterns of ops that are kept in separate functions."""
 
     def __bool__(self) -> bool:
         """Tell whether there is any rule."""
@@ -34,19 +34,19 @@ class FusionRules:
 def apply_rules(
     rules: FusionRules, steps: Sequence[FusionStep], grouping: Grouping, warn: Warn
 ) -> None:
-    """Cut and unite the groups as the rules say; `warn` is told which matches stay as they are.
+    """Cut and unite groups according to the rules; pass matches without effect to `warn`.
 
     The rules `apart` come first, then the rules `join` in order; an op is joined once at most.
     """
-    applied = _Applied(Chains(steps), steps, grouping, warn)
+    application = _Applied(Chains(steps), steps, grouping, warn)
     for position, ops in enumerate(rules.apart):
-        applied.keep_apart(f"fusion.apart.{position} [{', '.join(ops)}]", ops)
+        application.keep_apart(f"fusion.apart.{position} [{', '.join(ops)}]", ops)
     for position, ops in enumerate(rules.join):
-        applied.join(f"fusion.join.{position} [{', '.join(ops)}]", ops)
+        application.join(f"fusion.join.{position} [{', '.join(ops)}]", ops)
 
 
 class _Applied:
-    """The rules applied so far: what they keep apart, and which op which rule has taken."""
+    """The rules applied so far: the pairs kept apart, and the rule that has taken each op."""
 
     def __init__(
         self, chains: Chains, steps: Sequence[FusionStep], grouping: Grouping, warn: Warn
@@ -95,10 +95,10 @@ class _Applied:
         calls = [name for owner in chain.path for name in self._calls[owner]]
         group = replace(self._grouping.around(calls), rule=rule)
         owners = {self._owner[name] for name in group.steps}
-        for other, before, after in self._apart:
+        for other_rule, before, after in self._apart:
             if {before, after} <= owners:
                 names = f"{self._chains.ops[before]} and {self._chains.ops[after]}"
-                raise ValueError(f"{other} keeps apart {names}")
+                raise ValueError(f"{other_rule} keeps apart {names}")
         for owner in owners & self._taken.keys():
             raise ValueError(f"{self._chains.ops[owner]} is taken by {self._taken[owner]}")
         if len(group.pieces) > 1:
@@ -106,7 +106,7 @@ class _Applied:
         self._taken.update(dict.fromkeys(owners, rule))
 
     def _find_conflict(self, rule: str, start: str, ops: Sequence[str]) -> list[str]:
-        """Return words that say which other rule has taken an op of a chain, or []."""
+        """Describe the other rule that has taken an op of a chain, or return []."""
         for chain in self._chains.at(start, ops):
             first = next(owner for owner in chain.path if owner in self._taken)
             if self._taken[first] != rule:
@@ -114,9 +114,9 @@ class _Applied:
         return []
 
     def _warn_unapplied(
-        self, rule: str, ops: Sequence[str], matched: int, stuck: Counter[str]
+        self, rule: str, ops: Sequence[str], match_count: int, stuck: Counter[str]
     ) -> None:
-        if not matched:
+        if not match_count:
             self._warn(f"{rule}: matches nothing: {self._chains.nearest(ops)}")
-        for why, count in stuck.items():
-            self._warn(f"{rule}: {count} of its matches stay as they are: {why}")
+        for reason, count in stuck.items():
+            self._warn(f"{rule}: {count} of its matches stay as they are: {reason}")

@@ -1,6 +1,6 @@
-"""Describes the graph before fusion as steps, one for each binding, by names that survive fusion.
+"""Describe the graph before fusion as steps, one per binding, with keys that survive fusion.
 
-`FuseOps` renames variables, so a call is recognized by what it calls and with which arguments:
+`FuseOps` renames variables, so a call is recognized by its callee and arguments:
 `make_binding_key` returns ("call", "add", "lv", "b") for `lv1 = add(lv, b)`. Bindings with one key
 compute the same, and are one step.
 """
@@ -28,21 +28,21 @@ from autopipe.tasks.tensor import Tensor
 _SIMPLE: Final = KINDS.index("injective")
 
 Value: TypeAlias = "str | tuple[Value, ...] | relax.Expr"
-"""What an expression stands for before fusion: a variable (its name), a tuple, or a constant."""
+"""The value of an expression before fusion: a variable (its name), a tuple, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfused:
-    """The bindings of the graph before fusion; each has a name of its own."""
+    """The bindings of the graph before fusion, with unique names."""
 
     steps: Sequence[FusionStep]
-    """The bindings as steps, without those that repeat another one."""
+    """The bindings as steps, without duplicates."""
     calls: Mapping[str, relax.Call]
     """The calls of PrimFuncs, by name."""
     names: Mapping[relax.Var, str]
-    """Name of the step or of the parameter that a variable stands for."""
+    """Name of the step or parameter of a variable."""
     found: Mapping[Hashable, str]
-    """Names of the steps, by function and what `make_binding_key` returns for them."""
+    """Names of the steps, by function and `make_binding_key`."""
     returned: frozenset[str]
     """Names of the steps and parameters that a function of the graph returns."""
 
@@ -50,16 +50,16 @@ class Unfused:
 def describe_steps(
     module: tvm.IRModule, ops: Mapping[str, relax.Expr], parts: CallInfos
 ) -> Unfused:
-    """Return the steps of the graph.
+    """Describe a legalized graph as steps.
 
     Args:
         module: The legalized module, before `FuseOps`.
-        ops: What each name in the graph was bound to before legalization.
-        parts: What each call of a PrimFunc computes.
+        ops: The value of each name in the graph before legalization.
+        parts: The op of each call of a PrimFunc.
     """
     functions = graph_functions(module)
     names: dict[relax.Var, str] = {p: p.name for _, function in functions for p in function.params}
-    found: dict[Hashable, str] = {}
+    names_by_key: dict[Hashable, str] = {}
     steps: list[FusionStep] = []
     twice: set[str] = set()
     for variable, function in functions:
@@ -67,7 +67,7 @@ def describe_steps(
         for binding in list_bindings(function):
             name = binding.var.name
             place = variable.name_hint, make_binding_key(binding.value, name, names)
-            names[binding.var] = found.setdefault(place, name)
+            names[binding.var] = names_by_key.setdefault(place, name)
             if names[binding.var] == name:
                 step = _describe_step(binding, parts, inside=name in inside)
                 reads = (names.get(var) for var in relax.analysis.free_vars(binding.value))
@@ -75,19 +75,21 @@ def describe_steps(
                 steps.append(replace(step, reads=read))
             else:
                 twice.add(names[binding.var])
-    own = {step.name for step in steps}
-    steps = [replace(step, reads=tuple(r for r in step.reads if r in own)) for step in steps]
-    repeated = "is computed twice"  # by two functions, which a change of one would not keep apart
-    steps = [replace(s, obstacle=s.obstacle or repeated) if s.name in twice else s for s in steps]
+    step_names = {step.name for step in steps}
+    steps = [replace(step, reads=tuple(r for r in step.reads if r in step_names)) for step in steps]
+    obstacle = "is computed twice"  # by two functions, which a change of one would not keep apart
+    steps = [replace(s, obstacle=s.obstacle or obstacle) if s.name in twice else s for s in steps]
     bound = [binding for _, function in functions for binding in list_bindings(function)]
-    calls = {b.var.name: b.value for b in bound if is_kernel_call(b.value) and b.var.name in own}
+    calls = {
+        b.var.name: b.value for b in bound if is_kernel_call(b.value) and b.var.name in step_names
+    }
     results = [v for _, function in functions for v in relax.analysis.free_vars(function.body.body)]
-    returned = (names[variable] for variable in results)
-    return Unfused(_assign_owners(steps, ops), calls, names, found, frozenset(returned))
+    result_names = (names[variable] for variable in results)
+    return Unfused(_assign_owners(steps, ops), calls, names, names_by_key, frozenset(result_names))
 
 
 def make_binding_key(value: relax.Expr, name: str, names: Mapping[relax.Var, Value]) -> Hashable:
-    """Return what identifies a binding, however its variables are named after fusion.
+    """Build a key of a binding that does not depend on names of variables after fusion.
 
     `name` identifies a binding that neither calls a PrimFunc nor takes an item of a tuple.
     """
@@ -100,25 +102,25 @@ def make_binding_key(value: relax.Expr, name: str, names: Mapping[relax.Var, Val
 
 
 def make_argument_key(value: relax.Expr, names: Mapping[relax.Var, Value]) -> Hashable:
-    """Return what identifies an argument: the name of a step, or the hash of a constant."""
+    """Build a key of an argument: the name of a step, or the hash of a constant."""
     if isinstance(value, relax.Var):
-        size = "size", value.name  # which no binding names: the type of a parameter does
+        size = "size", value.name  # bound by the type of a parameter, not by a binding
         bound = names.get(value, size)
         return bound if isinstance(bound, str | tuple) else make_argument_key(bound, names)
     return "constant", tvm_ffi.structural_hash(value)
 
 
 def _list_dataflow_names(function: relax.Function) -> frozenset[str]:
-    """Return the names bound in the longest dataflow block: only there `FuseOps` fuses."""
+    """List the names bound in the longest dataflow block, the only one that `FuseOps` fuses."""
     blocks = [b.bindings for b in function.body.blocks if isinstance(b, relax.DataflowBlock)]
     return frozenset(binding.var.name for binding in max(blocks, key=len, default=()))
 
 
 def _describe_step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
-    """Return the step of a binding, what it reads left open; `inside` is the dataflow."""
+    """Build the step of a binding without its reads; `inside` tells if it is in the dataflow."""
     name, value = binding.var.name, binding.value
     if not is_kernel_call(value):
-        return FusionStep(name, "", name, (), simple=True, obstacle="can not be moved")
+        return FusionStep(name, "", name, (), simple=True, obstacle="cannot be moved")
     part = parts.of(value)
     obstacle = None if inside else "is outside of the dataflow"
     if isinstance(value.ty, relax.TupleType):
@@ -130,18 +132,18 @@ def _describe_step(binding: relax.Binding, parts: CallInfos, *, inside: bool) ->
 
 
 def _list_read_tensors(call: relax.Call) -> Sequence[Tensor]:
-    """Return the tensors that a call reads."""
+    """List the tensors that a call reads."""
     return [tensor for argument in call.args[1] for tensor in list_tensors(argument.ty)]
 
 
 def _assign_owners(steps: Sequence[FusionStep], ops: Mapping[str, relax.Expr]) -> list[FusionStep]:
-    """Set the owner of each step: the next step that an op was bound to, if it is the same op."""
-    owned: list[FusionStep] = []
+    """Set the owner of each step: the last step of the same op."""
+    owned_steps: list[FusionStep] = []
     pending: list[FusionStep] = []
     for step in steps:
         pending.append(step)
         if step.name in ops or not step.op:
-            same = [earlier for earlier in pending if earlier.op == step.op and earlier.op]
-            owned.extend(replace(s, owner=step.name) if s in same else s for s in pending)
+            same_op = [earlier for earlier in pending if earlier.op == step.op and earlier.op]
+            owned_steps.extend(replace(s, owner=step.name) if s in same_op else s for s in pending)
             pending = []
-    return [*owned, *pending]
+    return [*owned_steps, *pending]

@@ -1,8 +1,8 @@
-"""Says which steps become one function: what TVM's fusion chose, and how that can be changed.
+"""Groups of steps that become one function: those of TVM's fusion, and changes to them.
 
-After the RFC "A general task extraction mechanism for auto_scheduler": what becomes one function
-need not be what a compiler would fuse. This file is about the graph alone, as plain values;
-`regroup` makes the functions.
+After the RFC "A general task extraction mechanism for auto_scheduler": a task need not be a group
+that a compiler would fuse. This file works on the graph alone, as plain values; `regroup` builds
+the functions.
 
 Example: conv -> add -> relu -> pool -> dense, of which TVM fused the first three.
 
@@ -26,15 +26,15 @@ class Group:
     steps: tuple[str, ...]
     """Names of the steps, in the order of the graph."""
     pieces: tuple["Group", ...] = ()
-    """The groups it falls into if it can not be one function; a single step has none."""
+    """The groups it is split into if it cannot be one function; a single step has none."""
     rule: str | None = None
     """The rule that joined it; None for a group of TVM."""
 
 
 class Grouping:
-    """The groups of a graph. Each step is in one group, and no two groups wait for each other."""
+    """A partition of the steps of a graph into groups without cyclic dependencies."""
 
-    def __init__(self, steps: Sequence[FusionStep], fused: Iterable[Sequence[str]]) -> None:
+    def __init__(self, steps: Sequence[FusionStep], fused_groups: Iterable[Sequence[str]]) -> None:
         self._steps = {step.name: step for step in steps}
         self._order = {step.name: position for position, step in enumerate(steps)}
         self._reads: Mapping[str, Sequence[str]] = {step.name: step.reads for step in steps}
@@ -44,7 +44,7 @@ class Grouping:
                 readers[read].append(step.name)
         self._readers: Mapping[str, Sequence[str]] = readers
         self._groups = {step.name: Group((step.name,)) for step in steps}
-        for names in fused:
+        for names in fused_groups:
             self._assign_group(_make_group(names))
 
     def __iter__(self) -> Iterator[Group]:
@@ -56,12 +56,12 @@ class Grouping:
         return self._groups[step]
 
     def named(self, group: Group) -> str:
-        """Return the names of the ops of a group, joined by commas."""
+        """Format the names of the ops of a group, separated by commas."""
         ops = {self._steps[name].owner: self._steps[name].op for name in group.steps}
         return ", ".join(op for op in ops.values() if op)
 
     def obstacle(self, group: Group) -> str | None:
-        """Return why a group has to stay as it is, or None if it can be changed."""
+        """Return the reason why a group cannot be changed, or None."""
         obstacles = ((name, self._steps[name].obstacle) for name in group.steps)
         return next((f"{self._describe_op(name)} {why}" for name, why in obstacles if why), None)
 
@@ -73,9 +73,9 @@ class Grouping:
     def around(self, steps: Collection[str]) -> Group:
         """Return the smallest group that holds the groups of some steps; it is not united yet.
 
-        It also holds what lies between them: if a step outside reads the group and is read by it,
-        neither could run first. Raises ValueError, with the end of a sentence, if this brings in a
-        step that sums, or if a step has to stay where it is.
+        It also holds the steps between them: a step outside that reads the group and is read by it
+        would be a cyclic dependency. Raises ValueError, with the end of a sentence, if this adds a
+        reduction, or if a step cannot be moved.
         """
         members = {name for step in steps for name in self.of(step).steps}
         between = self._find_reachable_steps(members, self._readers) & self._find_reachable_steps(
@@ -98,9 +98,9 @@ class Grouping:
     def cut(self, before: str, after: Collection[str]) -> None:
         """Cut the group of `before` above the steps `after`, if it holds any of them.
 
-        What depends on `after` becomes one group, the rest another; each falls into further groups
-        where its steps are not connected. Raises ValueError, with the end of a sentence, if the
-        group has to stay as it is.
+        The steps that depend on `after` become one group, the rest another; each is split further
+        into its connected components. Raises ValueError, with the end of a sentence, if the group
+        cannot be changed.
         """
         group = self.of(before)
         if not set(group.steps).intersection(after):
@@ -120,16 +120,16 @@ class Grouping:
     def _find_reachable_steps(
         self, members: Collection[str], neighbours: Mapping[str, Sequence[str]]
     ) -> set[str]:
-        """Return all steps outside of a group that it leads to, whole groups at a time."""
-        reached: set[str] = set()
+        """Find all steps outside of a group that are reachable from it, whole groups at a time."""
+        reachable: set[str] = set()
         queue = [neighbour for name in members for neighbour in neighbours[name]]
         while queue:
             name = queue.pop()
-            if name not in reached and name not in members:
-                whole = self.of(name).steps
-                reached.update(whole)
-                queue.extend(neighbour for step in whole for neighbour in neighbours[step])
-        return reached
+            if name not in reachable and name not in members:
+                group_steps = self.of(name).steps
+                reachable.update(group_steps)
+                queue.extend(neighbour for step in group_steps for neighbour in neighbours[step])
+        return reachable
 
     def _find_connected_steps(
         self,
@@ -137,19 +137,19 @@ class Grouping:
         inside: Collection[str],
         ways: Iterable[Mapping[str, Sequence[str]]],
     ) -> set[str]:
-        """Return the steps of `inside` that can be reached from `start`, which they include."""
-        reached = set(start)
+        """Find the steps of `inside` that are reachable from `start`, including `start`."""
+        component = set(start)
         queue = list(start)
         while queue:
             name = queue.pop()
             neighbours = {neighbour for way in ways for neighbour in way[name]}
-            new = {neighbour for neighbour in neighbours if neighbour in inside} - reached
-            reached |= new
+            new = {neighbour for neighbour in neighbours if neighbour in inside} - component
+            component |= new
             queue.extend(new)
-        return reached
+        return component
 
     def _check_obstacle(self, group: Group) -> None:
-        """Raise ValueError if a group has to stay as it is."""
+        """Raise ValueError if a group cannot be changed."""
         if obstacle := self.obstacle(group):
             raise ValueError(obstacle)
 
@@ -160,11 +160,11 @@ class Grouping:
         return self._steps[name].op or "something that is no op"
 
     def _assign_group(self, group: Group) -> None:
-        """Make a group that of all its steps."""
+        """Set the group of all of its steps."""
         self._groups.update(dict.fromkeys(group.steps, group))
 
 
 def _make_group(names: Iterable[str]) -> Group:
-    """Return the group of some steps, whose pieces are the single steps."""
+    """Build a group of steps, whose pieces are the single steps."""
     steps = tuple(names)
     return Group(steps, tuple(Group((name,)) for name in steps) if len(steps) > 1 else ())

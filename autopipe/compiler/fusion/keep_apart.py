@@ -1,14 +1,14 @@
-"""Keeps apart what TVM's fusion puts together, and can not make one kernel of.
+"""Prevent groups of TVM's fusion that TVM cannot merge into one kernel.
 
     group(past, Shape([new])):
         lv = shape_to_tensor(past)             # `past` is a number here
         lv1 = arange(Shape([new]))             # `new` is a number and an extent
         return add(lv1, lv)
 
-With open sizes `FuseTIR` fails on some groups: it defines a size twice that is a number of one
-kernel and an extent of another. Two forms of an extent it matches part by part: of `n + m + n` and
-`n * 2 + m` it takes the last `n` for `m`, and makes buffers of a wrong size. The kernels that take
-numbers become opaque there, and if that is not enough, all of the group.
+With dynamic shapes `FuseTIR` fails on some groups: it defines a size twice that is a scalar of one
+kernel and an extent of another. It matches two forms of an extent operand by operand: for `n + m +
+n` and `n * 2 + m` it takes the last `n` for `m`, and allocates buffers of a wrong size. The kernels
+with scalar parameters become opaque there, and if that is not enough, all of the group.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,29 +25,31 @@ from autopipe.tasks.op_info import KINDS
 
 _PATTERN: Final = "op_pattern"
 _OPAQUE: Final = KINDS.index("opaque")
-"""TVM's number for what is never put together with anything."""
+"""TVM's pattern kind of kernels that are never fused."""
 
 Fuse = Callable[[tvm.IRModule], tvm.IRModule]
-"""Returns a legalized module with its calls fused."""
+"""Fuses the calls of a legalized module."""
 
 
 def fuse_mergeable(module: tvm.IRModule, fuse: Fuse) -> tvm.IRModule:
-    """Return a legalized module with its calls fused into groups that become a kernel each."""
-    fused = fuse(module)
-    if not _is_open(fused):
-        return fused
-    while not _can_merge_groups(fused) and (names := _find_unmergeable(module, fused)):
+    """Fuse the calls of a legalized module into groups that TVM can merge into one kernel each."""
+    fused_module = fuse(module)
+    if not _is_open(fused_module):
+        return fused_module
+    while not _can_merge_groups(fused_module) and (
+        names := _find_unmergeable(module, fused_module)
+    ):
         module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
         for name in names:
             module.update_func(
                 module.get_global_var(name), module[name].with_attr(_PATTERN, _OPAQUE)
             )
-        fused = fuse(module)
-    return fused
+        fused_module = fuse(module)
+    return fused_module
 
 
 def _is_open(module: tvm.IRModule) -> bool:
-    """Tell whether a function of the graph has open sizes; groups of others always merge."""
+    """Tell whether a function of the graph has dynamic shapes; otherwise all groups merge."""
     return any(
         bool(relax.analysis.defined_symbolic_vars(function))
         for _, function in graph_functions(module)
@@ -55,12 +57,12 @@ def _is_open(module: tvm.IRModule) -> bool:
 
 
 def _can_merge_groups(module: tvm.IRModule) -> bool:
-    """Tell whether TVM can make a kernel of each group."""
+    """Tell whether TVM can merge each group into a kernel."""
     functions = (function for _, function in module.functions_items())
-    groups = [one for one in functions if isinstance(one, relax.Function) and is_fused(one)]
-    calls = [one.value for group in groups for one in list_bindings(group)]
-    named = ((name, call) for call in calls if (name := find_callee(call)) is not None)
-    if not all(_has_same_forms(module[name], call.args[1].fields) for name, call in named):
+    groups = [f for f in functions if isinstance(f, relax.Function) and is_fused(f)]
+    calls = [binding.value for group in groups for binding in list_bindings(group)]
+    callees = ((name, call) for call in calls if (name := find_callee(call)) is not None)
+    if not all(_has_same_forms(module[name], call.args[1].fields) for name, call in callees):
         return False
     try:
         FuseTIR()(module)
@@ -70,40 +72,40 @@ def _can_merge_groups(module: tvm.IRModule) -> bool:
 
 
 def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
-    """Tell whether extents of parameters have the form of those of what a kernel is called with."""
+    """Tell whether the extents of parameters have the same form as those of the arguments."""
     pairs: list[tuple[Any, Any]] = []
     for param, argument in zip(kernel.params, arguments, strict=False):
         if not isinstance(param.ty, tirx.BufferType):
             pairs.append((param, argument))
         elif isinstance(getattr(argument.ty, "shape", None), relax.ShapeExpr):
             pairs += zip(param.ty.shape, argument.ty.shape.values, strict=True)
-    values = [(extent, given) for extent, given in pairs if isinstance(extent, tirx.Var)]
+    values = [(extent, actual) for extent, actual in pairs if isinstance(extent, tirx.Var)]
 
     def bound(variable: tvm.ir.Var) -> tvm.ir.Expr:
-        return next((given for one, given in values if one.same_as(variable)), variable)
+        return next((actual for formal, actual in values if formal.same_as(variable)), variable)
 
     return all(
-        isinstance(given, tirx.IntImm)
-        or tvm_ffi.structural_equal(tvm_ffi.structural_map(extent, (tvm.ir.Var, bound)), given)
-        for extent, given in pairs
+        isinstance(actual, tirx.IntImm)
+        or tvm_ffi.structural_equal(tvm_ffi.structural_map(extent, (tvm.ir.Var, bound)), actual)
+        for extent, actual in pairs
         if not isinstance(extent, tirx.Var | tirx.IntImm)
     )
 
 
-def _find_unmergeable(module: tvm.IRModule, fused: tvm.IRModule) -> list[str]:
-    """Return the kernels that are to be opaque next; none if there is nothing left to do."""
-    found: dict[str, None] = {}
-    for variable, group in fused.functions_items():
+def _find_unmergeable(module: tvm.IRModule, fused_module: tvm.IRModule) -> list[str]:
+    """List the kernels to make opaque next; empty if all of them are."""
+    kernel_names: dict[str, None] = {}
+    for variable, group in fused_module.functions_items():
         if not isinstance(group, relax.Function) or not is_fused(group):
             continue
-        if not _can_merge_groups(_isolate_group(fused, variable, group)):
+        if not _can_merge_groups(_isolate_group(fused_module, variable, group)):
             names = [
-                name for one in list_bindings(group) if (name := find_callee(one.value)) is not None
+                name for b in list_bindings(group) if (name := find_callee(b.value)) is not None
             ]
             fresh = [name for name in names if not _is_opaque(module[name])]
             numbers = [name for name in fresh if _has_size_params(module[name])]
-            found |= dict.fromkeys(numbers or fresh)
-    return list(found)
+            kernel_names |= dict.fromkeys(numbers or fresh)
+    return list(kernel_names)
 
 
 def _is_opaque(kernel: tirx.PrimFunc) -> bool:
@@ -111,19 +113,19 @@ def _is_opaque(kernel: tirx.PrimFunc) -> bool:
 
 
 def _has_size_params(kernel: tirx.PrimFunc) -> bool:
-    """Tell whether a kernel is given sizes as numbers, or only a result to fill."""
+    """Tell whether a kernel has scalar size parameters, or no input."""
     return bool(list_size_params(kernel)) or len(kernel.params) == 1
 
 
 def _isolate_group(
-    fused: tvm.IRModule, variable: tvm.ir.GlobalVar, group: relax.Function
+    fused_module: tvm.IRModule, variable: tvm.ir.GlobalVar, group: relax.Function
 ) -> tvm.IRModule:
-    """Return a module whose `main` calls one group and nothing else."""
-    kernels = {v: f for v, f in fused.functions_items() if isinstance(f, tirx.PrimFunc)}
+    """Build a module whose `main` only calls one group."""
+    kernels = {v: f for v, f in fused_module.functions_items() if isinstance(f, tirx.PrimFunc)}
     builder = relax.BlockBuilder(tvm.IRModule({**kernels, variable: group}))
     params = [relax.Var(param.name, param.ty) for param in group.params]
     with builder.function("main", params):
         with builder.dataflow():
-            called = builder.emit_output(relax.Call(variable, params))
-        builder.emit_func_output(called)
+            result = builder.emit_output(relax.Call(variable, params))
+        builder.emit_func_output(result)
     return builder.get()

@@ -1,8 +1,8 @@
-"""Decides what one task is: TVM's fusion, then the user's rules, then what can be scheduled.
+"""Define tasks: TVM's fusion, then the user's rules, then splits of unschedulable groups.
 
 A function that no engine can schedule is split again. Example: a rule joins two convolutions, and
-no template, nor sketch search, serves the function of both. It falls back into the groups it was
-joined from, and a warning says why.
+neither a template nor sketch search can schedule the joint function. It is split into the groups it
+was joined from, with a warning.
 """
 
 import fnmatch
@@ -27,19 +27,19 @@ from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 Refusal = Callable[[tvm.IRModule], str | None]
-"""Returns why no engine can schedule a workload module, or None if one can."""
+"""Returns the reason why no engine can schedule a workload module, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How the groups of TVM's fusion are changed."""
+    """Options for changing the groups of TVM's fusion."""
 
     rules: FusionRules
     refusal: Refusal
     warn: Warn
-    """Told which rules, or parts of them, had no effect."""
+    """Receives the rules, or parts of them, that had no effect."""
     try_all: bool = False
-    """Whether all fused functions are tried, not only those that rules joined."""
+    """Whether all fused functions are checked, not only those that rules joined."""
 
 
 def fuse_calls(
@@ -49,31 +49,31 @@ def fuse_calls(
     scope: Scope | None,
     pays: Pays | None = None,
 ) -> tvm.IRModule:
-    """Return the legalized module with its calls fused.
+    """Fuse the calls of a legalized module.
 
     Args:
         module: The legalized module.
-        ops: What each name in `main` was bound to before legalization.
-        parts: What each call of a PrimFunc computes.
-        scope: How TVM's groups are changed; None leaves them as they are.
-        pays: Without a scope, says which neighbouring convolutions become one function.
+        ops: The value of each name in `main` before legalization.
+        parts: The op of each call of a PrimFunc.
+        scope: Changes to TVM's groups; None leaves them as they are.
+        pays: Without a scope, predicate of consecutive convolutions that become one function.
     """
-    fused = FuseOps()(module)
+    fused_module = FuseOps()(module)
     if scope is None:
         if pays is None or not can_join(module, parts):
-            return fused
+            return fused_module
         before = describe_steps(module, ops, parts)
-        return join_neighbours(module, fused, before, parts, pays)
+        return join_neighbours(module, fused_module, before, parts, pays)
     before = describe_steps(module, ops, parts)
-    chosen = read_groups(fused, before)
-    grouping = Grouping(before.steps, chosen.groups)
+    fused_groups = read_groups(fused_module, before)
+    grouping = Grouping(before.steps, fused_groups.groups)
     fusion_rules.apply_rules(scope.rules, before.steps, grouping, scope.warn)
-    _split_infeasible(grouping, _Trial(Functions(fused, before), scope), scope)
-    return replace_groups(fused, before, chosen, [group.steps for group in grouping])
+    _split_infeasible(grouping, _Trial(Functions(fused_module, before), scope), scope)
+    return replace_groups(fused_module, before, fused_groups, [group.steps for group in grouping])
 
 
 def check_rules(rules: FusionRules) -> None:
-    """Raise ConfigError if a rule names no op of Relax, so that it could match nothing."""
+    """Raise ConfigError if a pattern of a rule matches no op of Relax."""
     ops_of_relax = [name for name in tvm.ir.Op.list_op_names() if name.startswith("relax.")]
     names = sorted(name.removeprefix("relax.") for name in ops_of_relax)
     wrong = [
@@ -88,15 +88,15 @@ def check_rules(rules: FusionRules) -> None:
 
 
 def _suggest_op(op: str, names: Sequence[str]) -> str:
-    """Return a hint for a wrong name: the op that was probably meant, or examples."""
+    """Suggest the closest op for a wrong name, or examples."""
     last = op.rpartition(".")[2].strip("*?")
-    same = [name for name in names if name.rpartition(".")[2] == last]
-    meant = next(iter(same), None) or find_closest(op, names)
-    return f"; did you mean `{meant}`?" if meant else ", such as nn.conv2d or matmul"
+    same_names = [name for name in names if name.rpartition(".")[2] == last]
+    suggestion = next(iter(same_names), None) or find_closest(op, names)
+    return f"; did you mean `{suggestion}`?" if suggestion else ", such as nn.conv2d or matmul"
 
 
 class _Trial:
-    """Tries functions, each workload once."""
+    """Checks whether functions can be scheduled, each workload once."""
 
     def __init__(self, functions: Functions, scope: Scope) -> None:
         self._functions = functions
@@ -104,12 +104,12 @@ class _Trial:
         self._tried: dict[str, str | None] = {}
 
     def refusal(self, group: Group) -> str | None:
-        """Return why a group can not be one function."""
+        """Return the reason why a group cannot be one function, or None."""
         try:
-            merged = FuseTIR()(self._functions.alone(group.steps))
+            fused_module = FuseTIR()(self._functions.alone(group.steps))
         except (RuntimeError, ValueError, TypeError) as error:
-            return f"TVM can not merge them: {str(error).strip().splitlines()[-1]}"
-        ((_, function),) = [pair for pair in list_prim_funcs(merged) if pair[0] == "fused"]
+            return f"TVM cannot merge them: {str(error).strip().splitlines()[-1]}"
+        ((_, function),) = [pair for pair in list_prim_funcs(fused_module) if pair[0] == "fused"]
         merged_workload = make_workload(function)
         identity = merged_workload.identity
         if identity not in self._tried:
@@ -118,19 +118,21 @@ class _Trial:
 
 
 def _split_infeasible(grouping: Grouping, trial: _Trial, scope: Scope) -> None:
-    """Split each group that can not be one function, then its pieces likewise, until all can."""
-    said: Counter[str] = Counter()
+    """Split each group that cannot be one function, recursively."""
+    warning_counts: Counter[str] = Counter()
     waiting = deque(grouping)
     while waiting:
         group = waiting.popleft()
-        tried = len(group.steps) > 1 and (group.rule or scope.try_all)
-        if not tried or grouping.obstacle(group):
+        is_candidate = len(group.steps) > 1 and (group.rule or scope.try_all)
+        if not is_candidate or grouping.obstacle(group):
             continue
-        why = trial.refusal(group)
-        if why is not None:
-            who = f"{group.rule}: " if group.rule else ""
-            said[f"{who}one function of {grouping.named(group)} is split again: {why}"] += 1
+        reason = trial.refusal(group)
+        if reason is not None:
+            rule_prefix = f"{group.rule}: " if group.rule else ""
+            warning_counts[
+                f"{rule_prefix}one function of {grouping.named(group)} is split again: {reason}"
+            ] += 1
             grouping.split(group)
             waiting.extend(group.pieces)
-    for text, count in said.items():
+    for text, count in warning_counts.items():
         scope.warn(text if count == 1 else f"{text} ({count} times)")

@@ -1,1 +1,1 @@
-"""What is kept about ops and nodes of the model beside the code of kernels."""
+"""Metadata of kernels: the ops that they compute, and the nodes of the model."""

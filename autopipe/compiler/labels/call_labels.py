@@ -1,7 +1,7 @@
-"""Labels of kernel calls, found again behind fusion, which names variables anew.
+"""Transfer labels of kernel calls across fusion, which renames variables.
 
 Fusion calls equal groups by one function, so that names inside it are those of the first group. So
-each value is numbered by how it is computed, before fusion and behind it:
+each value gets a value number (as in global value numbering), before fusion and after it:
 
     op4 = conv2d(x, w); op5@7 = relu(op4)    ->    lv1 = fused_conv2d_relu(x, w)
 """
@@ -23,10 +23,10 @@ from autopipe.compiler.graph.calls import (
 from autopipe.compiler.labels.node_labels import Label, merge_labels, set_labels
 
 _LARGEST: Final = 1 << 12
-"""Bytes of a constant that are looked at; of a larger one, shape and dtype tell what it is."""
+"""Bytes of the largest constant that is hashed; larger ones are keyed by shape and dtype."""
 
 Number = int
-"""Of a value, by how it is computed."""
+"""A value number: equal for values that are computed alike."""
 _Known = dict[relax.Var, "Number | tuple[Number, ...]"]
 
 
@@ -36,61 +36,66 @@ class _Group:
 
     params: Sequence[relax.Var]
     bound: Sequence[tuple[relax.Var, relax.Expr]]
-    """Its variables, and what they are bound to."""
+    """Its bindings, as (variable, value)."""
     result: relax.Expr
 
 
 class CallLabels:
     """Labels of the calls of a legalized module."""
 
-    def __init__(self, legalized: tvm.IRModule, labels: Mapping[str, Label]) -> None:
-        """Take the labels of variables by their names.
+    def __init__(self, module: tvm.IRModule, labels: Mapping[str, Label]) -> None:
+        """Number the values of a legalized module, and attach `labels`, by variable name.
 
-        Several calls may compute what one variable of an operator had; only the last has its name.
+        An op may be legalized to several calls; only the last has its name.
         """
         self._numbers: dict[object, Number] = {}
         self._labels: dict[Number, Label | None] = {}
         self._groups: dict[str, _Group] = {}
-        """The functions of `FuseOps` that were looked at, by name."""
-        for variable, function in graph_functions(legalized):
-            known, pending = self._number_params(variable, function), list[Number]()
+        """The parsed functions of `FuseOps`, by name."""
+        for variable, function in graph_functions(module):
+            numbers, pending = self._number_params(variable, function), list[Number]()
             for binding in list_bindings(function):
-                number = known[binding.var] = self._number_value(binding.value, known)
+                number = numbers[binding.var] = self._number_value(binding.value, numbers)
                 if find_callee(binding.value) is not None and isinstance(number, int):
                     pending.append(number)
                 if (label := labels.get(binding.var.name)) is None:
                     continue
-                for one in pending:
-                    self._labels[one] = merge_labels((self._labels.get(one), label))
+                for number_of_call in pending:
+                    self._labels[number_of_call] = merge_labels(
+                        (self._labels.get(number_of_call), label)
+                    )
                 pending = []
 
-    def apply(self, fused: tvm.IRModule) -> tvm.IRModule:
-        """Return the module behind `FuseOps`, with labels on what is bound to calls of kernels."""
-        found: dict[relax.Var, Label] = {}
-        for variable, graph in graph_functions(fused):
-            known = self._number_params(variable, graph)
+    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
+        """Label the bindings of kernel calls of a module after `FuseOps`."""
+        labels: dict[relax.Var, Label] = {}
+        for variable, graph in graph_functions(module):
+            known_numbers = self._number_params(variable, graph)
             for binding in list_bindings(graph):
-                group = self._find_group(fused, binding.value)
-                called = (
-                    [self._number_value(binding.value, known)]
+                group = self._find_group(module, binding.value)
+                numbers = (
+                    [self._number_value(binding.value, known_numbers)]
                     if group is None
-                    else self._number_group(group, binding.value, known)
+                    else self._number_group(group, binding.value, known_numbers)
                 )
-                known[binding.var] = called[-1]
+                known_numbers[binding.var] = numbers[-1]
                 if group is not None or find_callee(binding.value) is not None:
                     label = merge_labels(
-                        self._labels.get(one) for one in called if isinstance(one, int)
+                        self._labels.get(number) for number in numbers if isinstance(number, int)
                     )
                     if label is not None:
-                        found[binding.var] = label
-        return set_labels(fused, found)
+                        labels[binding.var] = label
+        return set_labels(module, labels)
 
-    def _find_group(self, fused: tvm.IRModule, value: relax.Expr) -> "_Group | None":
-        """Return the function of `FuseOps` that a value calls, None if it calls none."""
+    def _find_group(self, module: tvm.IRModule, value: relax.Expr) -> "_Group | None":
+        """Return the function of `FuseOps` that a value calls, or None."""
         if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
             return None
         name = str(value.op.name_hint)
-        if name not in self._groups and (function := find_fused_function(fused, value)) is not None:
+        if (
+            name not in self._groups
+            and (function := find_fused_function(module, value)) is not None
+        ):
             self._groups[name] = _Group(
                 list(function.params),
                 [(binding.var, binding.value) for binding in list_bindings(function)],
@@ -99,10 +104,10 @@ class CallLabels:
         return self._groups.get(name)
 
     def _number_group(
-        self, group: "_Group", call: relax.Expr, known: _Known
+        self, group: "_Group", call: relax.Expr, numbers_by_variable: _Known
     ) -> list[Number | tuple[Number, ...]]:
-        """Return the numbers of what a group computes, its result last."""
-        values = [self._number_value(argument, known) for argument in call.args]
+        """Return the value numbers of the bindings of a group, its result last."""
+        values = [self._number_value(argument, numbers_by_variable) for argument in call.args]
         inner: _Known = dict(zip(group.params, values, strict=True))
         numbers = []
         for variable, value in group.bound:
@@ -117,30 +122,30 @@ class CallLabels:
     def _assign_number(self, key: object) -> Number:
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def _number_value(self, value: tvm.ir.Expr, known: _Known) -> "Number | tuple[Number, ...]":
+    def _number_value(self, value: tvm.ir.Expr, numbers: _Known) -> "Number | tuple[Number, ...]":
         if isinstance(value, relax.Var):
-            return known[value] if value in known else self._assign_number(("free", value.name))
+            return numbers[value] if value in numbers else self._assign_number(("free", value.name))
         if isinstance(value, relax.Tuple):
-            return tuple(self._number_single(field, known) for field in value.fields)
+            return tuple(self._number_single(field, numbers) for field in value.fields)
         if isinstance(value, relax.TupleGetItem):
-            source = self._number_value(value.tuple_value, known)
+            source = self._number_value(value.tuple_value, numbers)
             if isinstance(source, tuple):
                 return source[value.index]
             return self._assign_number(("item", source, value.index))
-        return self._assign_number(self._make_key(value, known))
+        return self._assign_number(self._make_key(value, numbers))
 
-    def _number_single(self, value: tvm.ir.Expr, known: _Known) -> Number:
-        number = self._number_value(value, known)
+    def _number_single(self, value: tvm.ir.Expr, numbers: _Known) -> Number:
+        number = self._number_value(value, numbers)
         return self._assign_number(number) if isinstance(number, tuple) else number
 
-    def _make_key(self, value: tvm.ir.Expr, known: _Known) -> object:
+    def _make_key(self, value: tvm.ir.Expr, numbers: _Known) -> object:
         if isinstance(value, relax.Call):
             name = find_callee(value) or getattr(value.op, "name", None) or str(value.op)
-            return name, tuple(self._number_value(argument, known) for argument in value.args)
+            return name, tuple(self._number_value(argument, numbers) for argument in value.args)
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
             content = sha256(array.tobytes()).hexdigest() if array.nbytes <= _LARGEST else ""
             return "constant", array.shape, str(array.dtype), content
         if isinstance(value, relax.If):
-            return "if", self._number_value(value.cond, known)
+            return "if", self._number_value(value.cond, numbers)
         return type(value).__name__

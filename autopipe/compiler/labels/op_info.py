@@ -1,7 +1,7 @@
 """Op information on PrimFuncs: read from Relax ops, and kept through lowering and fusion.
 
-It is read after layout conversion and directly before legalization. So its shapes, layouts and
-attributes are the ones that the loops are made from.
+It is read after layout conversion and directly before legalization, so its shapes, layouts and
+attributes are those of the loops.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,28 +47,28 @@ class CallInfo:
 
 
 Site = tuple[str, ...]
-"""A call by the names of its function and of the variables it is given."""
+"""Key of a call: the names of its function and of its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallInfos:
-    """The ops that the calls of a module compute.
+    """The ops of the calls of a module.
 
-    Fusion renames what its functions return, but not what is read inside them. Folding replaces
-    names by constants. Neither changes which PrimFunc is called.
+    Fusion renames the results of its functions, but not the operands inside them. Constant folding
+    replaces names by constants. Neither changes the PrimFunc that is called.
     """
 
     by_site: Mapping[Site, CallInfo]
     by_function: Mapping[str, CallInfo]
-    """By the PrimFunc that is called. Ops that became the same code are told apart by site."""
+    """By the PrimFunc that is called; ops with the same code are distinguished by site."""
 
     def of(self, call: relax.Call) -> CallInfo:
-        """Return the op that a call computes, inside or outside of a function of `FuseOps`."""
+        """Return the op of a call, inside or outside of a function of `FuseOps`."""
         return self.by_site.get(_make_site(call)) or self.by_function[find_callee(call) or ""]
 
 
 class _Names:
-    """New names of the variables of a graph, by which their ops are found again later."""
+    """Unique names of the variables of a graph, which identify their ops after lowering."""
 
     def __init__(self) -> None:
         self.labels: dict[str, Label] = {}
@@ -77,18 +77,18 @@ class _Names:
         self._ops = 0
 
     def rename(self, function: relax.Function) -> tuple[relax.Function, dict[str, relax.Expr]]:
-        """Return a function with unique names, and what each of them is bound to.
+        """Rename the variables of a function uniquely; return it and the value of each name.
 
         Values keep their types: inferring them anew takes longer than the rest of this pass.
         """
         for param in function.params:
             self._keep_name(param)
         names = [self._name_binding(binding) for binding in list_bindings(function)]
-        renamed = tvm_ffi.structural_map(
+        new_function = tvm_ffi.structural_map(
             function, (relax.Var, lambda variable: self._renamed.get(variable, variable))
         )
-        values = [binding.value for binding in list_bindings(renamed)]
-        return renamed, {
+        values = [binding.value for binding in list_bindings(new_function)]
+        return new_function, {
             name: value for name, value in zip(names, values, strict=True) if name is not None
         }
 
@@ -109,7 +109,7 @@ class _Names:
         return name
 
     def _keep_name(self, variable: relax.Var) -> None:
-        """Leave a variable its name without the label, if no other has it."""
+        """Keep the name of a variable, without the label, if it is unique."""
         name = self._make_unique(strip_label(variable.name))
         self._taken.add(name)
         if name != variable.name:
@@ -124,25 +124,25 @@ class _Names:
 def name_ops(
     module: tvm.IRModule,
 ) -> tuple[tvm.IRModule, Mapping[str, relax.Expr], Mapping[str, Label]]:
-    """Return the module with unique names, the op of each name, and the label that was in it."""
+    """Rename the variables of a module uniquely; return it, and op and label of each name."""
     names, ops = _Names(), dict[str, relax.Expr]()
-    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    named_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for variable, function in graph_functions(module):
-        renamed, values = names.rename(function)
-        changed.update_func(variable, renamed)
+        new_function, values = names.rename(function)
+        named_module.update_func(variable, new_function)
         ops |= values
-    return changed, ops, names.labels
+    return named_module, ops, names.labels
 
 
-def collect_call_infos(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
-    """Return the op that each call of a PrimFunc in the graph computes.
+def collect_call_infos(module: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> CallInfos:
+    """Collect the op of each call of a PrimFunc in a legalized module.
 
     An op may be legalized to several bindings. Only the last has a name; those before belong to it.
     """
     sites: dict[Site, CallInfo] = {}
     functions: dict[str, CallInfo] = {}
-    described = _DescribedCalls(legalized, ops)
-    for _, function in graph_functions(legalized):
+    descriptions = _DescribedCalls(module, ops)
+    for _, function in graph_functions(module):
         pending: list[relax.Call] = []
         for binding in list_bindings(function):
             if is_kernel_call(binding.value):
@@ -151,42 +151,42 @@ def collect_call_infos(legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -
                 continue
             for call in pending:
                 site = _make_site(call)
-                sites[site] = part = described.describe(op, call, site[0], whole=len(pending) == 1)
+                sites[site] = part = descriptions.describe(
+                    op, call, site[0], is_whole=len(pending) == 1
+                )
                 functions.setdefault(site[0], part)
             pending = []
     return CallInfos(sites, functions)
 
 
 class _DescribedCalls:
-    """Calls of kernels that are described, so that equal ones of the same op need not be."""
+    """Descriptions of kernel calls, cached for equal calls of the same op."""
 
-    def __init__(self, legalized: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> None:
-        self._module, self._ops = legalized, ops
-        self._is_static = not any(  # else names of sizes are in descriptions
-            map(
-                relax.analysis.defined_symbolic_vars, map(itemgetter(1), graph_functions(legalized))
-            )
+    def __init__(self, module: tvm.IRModule, ops: Mapping[str, relax.Expr]) -> None:
+        self._module, self._ops = module, ops
+        self._is_static = not any(  # otherwise descriptions contain names of sizes
+            map(relax.analysis.defined_symbolic_vars, map(itemgetter(1), graph_functions(module)))
         )
         self._known: dict[tuple[int, str], tuple[relax.Expr, CallInfo]] = {}
         """By the hash of the op and the name of the kernel."""
 
     def describe(
-        self, value: relax.Expr, call: relax.Call, kernel: str, *, whole: bool
+        self, value: relax.Expr, call: relax.Call, kernel: str, *, is_whole: bool
     ) -> CallInfo:
-        """Return what a call of a kernel computes, which is all of an op or a part of it."""
-        if not (whole and self._is_static and _reads_tensors(value)):
-            return self._describe(value, call, whole=whole)
+        """Describe a call of a kernel, which computes an op or a part of one."""
+        if not (is_whole and self._is_static and _reads_tensors(value)):
+            return self._describe(value, call, is_whole=is_whole)
         key = tvm_ffi.structural_hash(value, map_free_vars=True), kernel
-        if (found := self._known.get(key)) is not None:
-            other, info = found
-            if tvm_ffi.structural_equal(other, value, map_free_vars=True):
+        if (known_call := self._known.get(key)) is not None:
+            known_value, info = known_call
+            if tvm_ffi.structural_equal(known_value, value, map_free_vars=True):
                 return info
-        info = self._describe(value, call, whole=whole)
+        info = self._describe(value, call, is_whole=is_whole)
         self._known[key] = value, info
         return info
 
-    def _describe(self, value: relax.Expr, call: relax.Call, *, whole: bool) -> CallInfo:
-        op = describe_legalized_op(value, call, self._ops, whole=whole)
+    def _describe(self, value: relax.Expr, call: relax.Call, *, is_whole: bool) -> CallInfo:
+        op = describe_legalized_op(value, call, self._ops, whole=is_whole)
         return CallInfo(op, _read_pattern(self._module, call))
 
 
@@ -198,31 +198,31 @@ def _reads_tensors(value: relax.Expr) -> bool:
     )
 
 
-def describe_functions(fused: tvm.IRModule, known: CallInfos) -> dict[str, OpInfo]:
-    """Return the op information of each function that the graph calls after `FuseOps`."""
-    found: dict[str, OpInfo] = {}
+def describe_functions(module: tvm.IRModule, call_infos: CallInfos) -> dict[str, OpInfo]:
+    """Collect the op information of each function that the graph calls after `FuseOps`."""
+    infos: dict[str, OpInfo] = {}
     calls = (
-        binding.value for _, graph in graph_functions(fused) for binding in list_bindings(graph)
+        binding.value for _, graph in graph_functions(module) for binding in list_bindings(graph)
     )
     for value in calls:
         name = find_callee(value)
         if name is not None:
-            if name not in found:
-                part = known.of(value)
+            if name not in infos:
+                part = call_infos.of(value)
                 kind = KINDS[part.pattern]
-                found[name] = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
+                infos[name] = OpInfo(kind=kind, ops=(part.op,), results=part.op.results(0))
         elif (
             isinstance(value, relax.Call)
             and isinstance(value.op, tvm.ir.GlobalVar)
-            and value.op.name_hint not in found
-            and (function := find_fused_function(fused, value)) is not None
+            and value.op.name_hint not in infos
+            and (function := find_fused_function(module, value)) is not None
         ):
-            found[value.op.name_hint] = _DataFlow(function, known).info()
-    return found
+            infos[value.op.name_hint] = _DataFlow(function, call_infos).info()
+    return infos
 
 
 def attach_op_infos(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IRModule:
-    """Return the module with the op information of its PrimFuncs as an attribute of each."""
+    """Attach op information to the PrimFuncs of a module, as an attribute."""
     for name, info in infos.items():
         variable = module.get_global_var(name)
         text = info.model_dump_json()
@@ -231,7 +231,7 @@ def attach_op_infos(module: tvm.IRModule, infos: Mapping[str, OpInfo]) -> tvm.IR
 
 
 def read_op_info(function: tvm.tirx.PrimFunc) -> OpInfo:
-    """Return the op information of a PrimFunc. It is empty if nothing is known."""
+    """Read the op information of a PrimFunc; empty if it has none."""
     attrs = function.attrs or {}
     if ATTRIBUTE in attrs:
         return OpInfo.model_validate_json(str(attrs[ATTRIBUTE]))
@@ -239,10 +239,10 @@ def read_op_info(function: tvm.tirx.PrimFunc) -> OpInfo:
 
 
 def annotate_workload(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
-    """Return a workload module whose `main` carries op information.
+    """Attach op information to `main` of a workload module.
 
-    The information is not part of the identity of the workload. If nothing is known, the module is
-    returned unchanged.
+    The information is not part of the identity of the workload. Without ops the module is returned
+    unchanged.
     """
     if not info.ops:
         return module
@@ -251,11 +251,11 @@ def annotate_workload(module: tvm.IRModule, info: OpInfo) -> tvm.IRModule:
 
 
 class _DataFlow:
-    """How the ops of a fused function feed each other."""
+    """The dataflow between the ops of a fused function."""
 
-    def __init__(self, function: relax.Function, known: CallInfos) -> None:
+    def __init__(self, function: relax.Function, call_infos: CallInfos) -> None:
         self._function = function
-        self._known = known
+        self._known = call_infos
         self._values: dict[str, tuple[Argument, ...]] = {}
         self._ops: list[Op] = []
         self._patterns: list[int] = []
@@ -279,15 +279,17 @@ class _DataFlow:
             yield from self._resolve_value(value)
             return
         part = self._known.of(value)
-        given = [found for arg in value.args[1] for found in self._resolve_value(arg)]
-        filled = tuple(_fill_parameters(argument, given) for argument in part.op.arguments)
+        call_arguments = [item for arg in value.args[1] for item in self._resolve_value(arg)]
+        arguments = tuple(
+            _fill_parameters(argument, call_arguments) for argument in part.op.arguments
+        )
         yield from part.op.results(len(self._ops))
-        self._ops.append(part.op.model_copy(update={"arguments": filled}))
+        self._ops.append(part.op.model_copy(update={"arguments": arguments}))
         self._patterns.append(part.pattern)
 
     def _resolve_value(self, value: relax.Expr) -> Sequence[Argument]:
         if isinstance(value, relax.Tuple):
-            return [found for field in value.fields for found in self._resolve_value(field)]
+            return [item for field in value.fields for item in self._resolve_value(field)]
         if isinstance(value, relax.TupleGetItem):
             return [self._resolve_value(value.tuple_value)[value.index]]
         if isinstance(value, relax.Var) and not isinstance(value.ty, tvm.ir.PrimType):
@@ -295,13 +297,13 @@ class _DataFlow:
         return [read_literal(value)]
 
 
-def _fill_parameters(argument: Argument, given: Sequence[Argument]) -> Argument:
+def _fill_parameters(argument: Argument, call_arguments: Sequence[Argument]) -> Argument:
     """Replace the parameters of a function by the arguments of a call."""
     if isinstance(argument, Fields):
         return Fields.model_validate(
-            {"fields": [_fill_parameters(field, given) for field in argument.fields]}
+            {"fields": [_fill_parameters(field, call_arguments) for field in argument.fields]}
         )
-    return given[argument.parameter] if isinstance(argument, Parameter) else argument
+    return call_arguments[argument.parameter] if isinstance(argument, Parameter) else argument
 
 
 def _make_site(call: relax.Call) -> Site:

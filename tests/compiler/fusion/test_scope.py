@@ -289,7 +289,7 @@ def test_what_tvm_can_not_merge_is_split_again(monkeypatch):
     monkeypatch.setattr(scope, "FuseTIR", merge)
     split = lowered(module, said, join=[RFC])
     assert names(split) == [("nn.conv2d", "nn.relu")] * 2
-    assert said[0].endswith("is split again: TVM can not merge them: not possible")
+    assert said[0].endswith("is split again: TVM cannot merge them: not possible")
 
 
 def test_where_all_have_to_be_scheduled_what_tvm_fused_is_split_too():
