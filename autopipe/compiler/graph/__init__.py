@@ -1,1 +1,1 @@
-"""Rewrites of the graph, before and while it is lowered."""
+"""Analyses and rewrites of the Relax graph, before and during lowering."""

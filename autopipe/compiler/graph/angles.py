@@ -1,7 +1,7 @@
-"""The inverses of sine, cosine and tangent as arithmetic.
+"""Expand arcsine, arccosine and arctangent to arithmetic.
 
-Steps as in S. L. Moshier, "Methods and Programs for Mathematical Functions" (1989): an argument is
-brought near 0, where a polynomial of x^2 is enough. The coefficients are minimax fits of our own.
+Range reduction as in S. L. Moshier, "Methods and Programs for Mathematical Functions" (1989): an
+argument is reduced to near 0, for a polynomial of x^2. The coefficients are our own minimax fits.
 """
 
 import math
@@ -35,7 +35,7 @@ _THREE_EIGHTHS: Final = math.tan(3 * math.pi / 8)
 
 
 def compute_asin(x: Expr) -> Expr:
-    """The angle whose sine is x, to 3 ulp.
+    """Compute asin(x) to 3 ulp.
 
     Beyond 1/2 it is pi / 2 - 2 asin(sqrt((1 - |x|) / 2)), with the sign of x.
     """
@@ -48,7 +48,7 @@ def compute_asin(x: Expr) -> Expr:
 
 
 def compute_acos(x: Expr) -> Expr:
-    """The angle whose cosine is x, to 3 ulp.
+    """Compute acos(x) to 3 ulp.
 
     It is pi / 2 - asin(x), and 2 asin(sqrt((1 - x) / 2)) beyond 1/2.
     """
@@ -65,16 +65,16 @@ def compute_acos(x: Expr) -> Expr:
 
 
 def compute_atan(x: Expr) -> Expr:
-    """The angle whose tangent is x, to 3 ulp.
+    """Compute atan(x) to 3 ulp.
 
     Far from 0 it is that of 1 / x, or of (x - 1) / (x + 1), beside pi / 2 or pi / 4.
     """
 
     def of(size: Expr) -> Expr:
         far, middle = size > make_float32(_THREE_EIGHTHS), size > make_float32(_EIGHTH)
-        one = make_float32(1.0)
-        over = tirx.Select(far, -one, tirx.Select(middle, size - one, size))
-        under = tirx.Select(far, size, tirx.Select(middle, size + one, one))
+        unit = make_float32(1.0)
+        over = tirx.Select(far, -unit, tirx.Select(middle, size - unit, size))
+        under = tirx.Select(far, size, tirx.Select(middle, size + unit, unit))
         quarter = tirx.Select(middle, make_float32(math.pi / 4), make_float32(0.0))
         base = tirx.Select(far, make_float32(math.pi / 2), quarter)
         result = base + build_let(over / under, lambda z: evaluate_odd_polynomial(z, _ATAN))
@@ -84,7 +84,7 @@ def compute_atan(x: Expr) -> Expr:
 
 
 def _compute_far_acos(size: Expr) -> Expr:
-    """acos(size) for a size from 1/2 to 1: 2 asin(s), where s^2 is (1 - size) / 2."""
+    """Compute acos(size) for a size from 1/2 to 1: 2 asin(s), where s^2 is (1 - size) / 2."""
 
     def of(square: Expr) -> Expr:
         root = make_float32(2.0) * tirx.sqrt(square)

@@ -1,7 +1,7 @@
 """The functions of a graph, and the calls of PrimFuncs in them.
 
-A module has `main`, and a function for each body of a loop and each branch. What `FuseOps` makes
-are functions as well, until each becomes one PrimFunc: they are `Primitive`.
+A module has `main`, and a function for each body of a loop and each branch. Groups of `FuseOps`
+are functions as well, until each becomes one PrimFunc: they have the attribute `Primitive`.
 """
 
 from collections import Counter
@@ -12,26 +12,26 @@ import tvm
 from tvm import relax
 
 COMPUTED: Final = "autopipe.computed_rounds"
-"""Attribute of a function that repeats what it calls in a loop whose rounds are computed."""
+"""Attribute of a function that calls others in a loop of data-dependent trip count."""
 
 
 def graph_functions(module: tvm.IRModule) -> list[tuple[tvm.ir.GlobalVar, relax.Function]]:
-    """Return the functions of a graph that are not fused ones: `main`, then others by name."""
-    found = [
+    """List the functions of a graph other than fused groups: `main`, then others by name."""
+    functions = [
         (variable, function)
         for variable, function in module.functions_items()
         if isinstance(function, relax.Function) and not is_fused(function)
     ]
-    return sorted(found, key=lambda pair: (pair[0].name_hint != "main", pair[0].name_hint))
+    return sorted(functions, key=lambda pair: (pair[0].name_hint != "main", pair[0].name_hint))
 
 
 def is_fused(function: relax.Function) -> bool:
-    """Tell whether a function is one that `FuseOps` made."""
+    """Tell whether a function is a group of `FuseOps`."""
     return "Primitive" in (function.attrs or {})
 
 
 def find_fused_function(module: tvm.IRModule, value: relax.Expr) -> relax.Function | None:
-    """Return the function that a value calls, if it is one that `FuseOps` made."""
+    """Return the group of `FuseOps` that a value calls, or None."""
     if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
         function = module[value.op]
         return function if isinstance(function, relax.Function) and is_fused(function) else None
@@ -39,96 +39,100 @@ def find_fused_function(module: tvm.IRModule, value: relax.Expr) -> relax.Functi
 
 
 def count_calls(module: tvm.IRModule) -> Counter[str]:
-    """Return how often one run of `main` calls each PrimFunc, in the order of the first calls.
+    """Count the calls of each PrimFunc in one run of `main`, in the order of the first calls.
 
-    What a condition decides counts once: how often is not known before the model runs. Of two
-    branches, or of two ways into a loop, the one with more calls counts.
+    Conditional calls count once: their number is not known before the model runs. Of two branches,
+    or of two ways into a loop, the one with more calls counts.
     """
     return _count_calls(module, module["main"], {})
 
 
 def _count_calls(
-    module: tvm.IRModule, function: relax.Function, known: dict[str, Counter[str]]
+    module: tvm.IRModule, function: relax.Function, counts_by_function: dict[str, Counter[str]]
 ) -> Counter[str]:
-    found: Counter[str] = Counter()
-    maybe: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    conditional_counts: Counter[str] = Counter()
     outside = {binding.var for block in function.body.blocks for binding in block.bindings}
-    once: set[str] = set()
+    counted_callees: set[str] = set()
     for binding in list_bindings(function):
         value = binding.value
         if (name := find_callee(value)) is not None:
-            found[name] += 1
+            counts[name] += 1
         elif isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
-            called = str(value.op.name_hint)
-            if binding.var not in outside and called in once:
+            callee = str(value.op.name_hint)
+            if binding.var not in outside and callee in counted_callees:
                 continue
-            once.add(called)
-            if called not in known:
-                known[called] = _count_calls(module, module[value.op], known)
+            counted_callees.add(callee)
+            if callee not in counts_by_function:
+                counts_by_function[callee] = _count_calls(
+                    module, module[value.op], counts_by_function
+                )
             if binding.var in outside and COMPUTED not in (function.attrs or {}):
-                found.update(known[called])
+                counts.update(counts_by_function[callee])
             else:
-                maybe |= known[called]
-    found.update(maybe)
-    return found
+                conditional_counts |= counts_by_function[callee]
+    counts.update(conditional_counts)
+    return counts
 
 
 def find_weight_arguments(module: tvm.IRModule) -> dict[str, frozenset[int]]:
-    """Return which arguments are weights in all calls of a PrimFunc, by its name.
+    """Find the positions of arguments that are weights in all calls of a PrimFunc, by its name.
 
-    Weights are the parameters of `main` behind its inputs, and constants. A PrimFunc that other
-    functions of the graph call as well has none: what they are given is not looked at.
+    Weights are the parameters of `main` after its inputs, and constants. A PrimFunc that other
+    functions of the graph call as well has none: their arguments are not analyzed.
     """
     main = module["main"]
     count = int((main.attrs or {}).get("num_input", len(main.params)))
     weights = set(main.params[count:])
-    others = (body for _, body in graph_functions(module) if not body.same_as(main))
-    found: dict[str, frozenset[int]] = {
-        name: frozenset() for body in others for name in list_callees(body)
+    other_functions = (body for _, body in graph_functions(module) if not body.same_as(main))
+    weights_by_kernel: dict[str, frozenset[int]] = {
+        name: frozenset() for body in other_functions for name in list_callees(body)
     }
     for binding in list_bindings(main):
         name = find_callee(binding.value)
         if name is not None:
-            given = enumerate(binding.value.args[1].fields)
-            own = frozenset(
+            arguments = enumerate(binding.value.args[1].fields)
+            weight_positions = frozenset(
                 at
-                for at, value in given
+                for at, value in arguments
                 if value in weights or isinstance(value, tvm.ir.GenericConst)
             )
-            found[name] = found.get(name, own) & own
-    return found
+            weights_by_kernel[name] = (
+                weights_by_kernel.get(name, weight_positions) & weight_positions
+            )
+    return weights_by_kernel
 
 
 def list_callees(function: relax.Function) -> list[str]:
-    """Return the PrimFunc of each `call_tir` of a function, in order."""
-    called = (find_callee(binding.value) for binding in list_bindings(function))
-    return [name for name in called if name is not None]
+    """List the PrimFunc of each `call_tir` of a function, in order."""
+    callees = (find_callee(binding.value) for binding in list_bindings(function))
+    return [name for name in callees if name is not None]
 
 
 def list_function_calls(function: relax.Function) -> list[relax.Call]:
-    """Return the calls of other functions of the graph, and of fused ones."""
+    """List the calls of other Relax functions, fused ones included."""
     values = (binding.value for binding in list_bindings(function))
     calls = (value for value in values if isinstance(value, relax.Call))
     return [call for call in calls if isinstance(call.op, tvm.ir.GlobalVar)]
 
 
 def sort_callers_first(functions: Mapping[str, relax.Function], first: str) -> list[str]:
-    """Return the functions that are reached from one, each before those that it calls."""
-    found: dict[str, None] = {}
+    """List the functions that are reachable from one, each before its callees."""
+    visited: dict[str, None] = {}
 
     def visit(name: str) -> None:
-        if name in found or name not in functions:
+        if name in visited or name not in functions:
             return
         for call in list_function_calls(functions[name]):
             visit(str(call.op.name_hint))
-        found[name] = None
+        visited[name] = None
 
     visit(first)
-    return list(reversed(found))
+    return list(reversed(visited))
 
 
 def list_bindings(function: relax.Function) -> list[relax.Binding]:
-    """Return the bindings of a function, in order. Those of branches come before their `If`."""
+    """List the bindings of a function, in order. Those of branches come before their `If`."""
     return list(_walk_bindings(function.body))
 
 

@@ -1,8 +1,8 @@
-"""Sine, cosine and tangent as arithmetic, for arguments that are not huge, in vectors.
+"""Expand sine, cosine and tangent to vectorized arithmetic, for arguments that are not huge.
 
-Multiples of pi / 2 are taken off in double precision, as Cody and Waite do it. Of arguments beyond
-some million that leaves too few digits. A loop behind the vectors asks for these and computes them
-by libm; in most models there are none. The coefficients are minimax fits of our own.
+Multiples of pi / 2 are subtracted in double precision (Cody and Waite). Arguments beyond some
+million would lose too many digits. A loop after the vectors checks for these and computes them by
+libm; in most models there are none. The coefficients are our own minimax fits.
 
 Example: the sines of 32 numbers.
 
@@ -12,11 +12,11 @@ Example: the sines of 32 numbers.
     for i in vectorized(32):                 # after
         out[i] = arithmetic of x[i]
     for i in unrolled(32):
-        if not abs(x[i]) < 2^22:             # what is no number too
+        if not abs(x[i]) < 2^22:             # NaN, too
             out[i] = sin(x[i])
 
-Angles that are made of indices, as those of a window are, have a bound that is known
-(`angle_bounds.py`). They need no loop behind, and are arithmetic in any loop.
+Angles that are computed from indices, such as those of a window, have a static bound
+(`angle_bounds.py`). They need no second loop, and are arithmetic in any loop.
 """
 
 import math
@@ -37,13 +37,13 @@ from autopipe.compiler.loops.copy_loops import copy_loop_nest
 _DOUBLE: Final = "float64"
 
 _MOST: Final = 2.0**22
-"""Up to here a multiple of pi / 2 has so few bits that its products are exact."""
+"""Largest argument whose multiple of pi / 2 has exact products."""
 
 _PARTS: Final = (1.570796325802803, 9.920935774287987e-10, 2.2517417741562176e-18)
 """Pi / 2 in parts: the first two have 29 bits, so that multiples of them are exact."""
 
 _ROUND: Final = 1.5 * 2.0**52
-"""A double plus this one has no fraction left, and the number in its last bits."""
+"""Adding it rounds a float64 to an integer, which is then in the last bits."""
 
 _SIN: Final = (
     1.0, -0.16666666640776132, 0.008333329302405417, -0.00019839311481698735,
@@ -59,19 +59,19 @@ _COS: Final = (
 
 
 class _Turn(NamedTuple):
-    """An angle: so many quarters, and the rest."""
+    """An angle as a number of quarter turns, and sine and cosine of the remainder."""
 
     quarters: Expr
-    """int64; its last two bits count."""
+    """int64, of which the last two bits matter."""
     sine: Expr
-    """Of the rest."""
+    """Of the remainder."""
     cosine: Expr
 
 
 def expand_circular(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a function with arithmetic for the circular functions in its vectorized loops.
+    """Expand the trigonometric functions in the vectorized loops of a function.
 
-    Where an angle is known not to be huge, it may be in any loop.
+    An angle with a static bound may be in any loop.
     """
     if not has_circular_calls(function):
         return function
@@ -85,14 +85,14 @@ def expand_circular(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def has_circular_calls(function: tirx.PrimFunc) -> bool:
-    """Tell whether a function holds any circular function, in whatever loop."""
+    """Tell whether a function calls any trigonometric function, in any loop."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(function.body, (Call, calls.append))
     return any(map(_is_circular, calls))
 
 
 def _split_huge_angles(loop: tirx.For) -> tirx.Stmt:
-    """Return a vectorized loop and one behind it for arguments that are huge."""
+    """Expand a vectorized loop, and add a loop after it for huge arguments."""
     block = loop.body.block if isinstance(loop.body, SBlockRealize) else None
     store = block.body if block is not None else loop.body
     if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(store, BufferStore):
@@ -100,20 +100,20 @@ def _split_huge_angles(loop: tirx.For) -> tirx.Stmt:
     arguments = _list_angles(store)
     if not arguments or (block is not None and block.init is not None):
         return loop
-    huge = tirx.any(*(tirx.Not(tirx.abs(one) < tirx.const(_MOST, one.ty)) for one in arguments))
+    huge = tirx.any(*(tirx.Not(tirx.abs(x) < tirx.const(_MOST, x.ty)) for x in arguments))
 
     def stored(by: Callable[[Call], Expr]) -> BufferStore:
         value = tvm_ffi.structural_map(store.value, (Call, by))
         return BufferStore(store.buffer, value, store.indices)
 
     again = tirx.IfThenElse(huge, stored(_call_libm), None)
-    # written out: sums that a loop would look up by number could not stay in registers
+    # unrolled: accumulators with a dynamic index could not stay in registers
     behind = copy_loop_nest(_with_body(loop, tirx.ForKind.UNROLLED, again))
     return tirx.stmt_seq(_with_body(loop, tirx.ForKind.VECTORIZED, stored(_expand_call)), behind)
 
 
 def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
-    """Return a loop of some kind with some statement in the place of its own, or its block's."""
+    """Copy a loop with another kind and another statement as its, or its block's, body."""
     if isinstance(loop.body, SBlockRealize):
         realize, block = loop.body, loop.body.block
         inner = SBlock(
@@ -126,17 +126,17 @@ def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
 
 
 def _list_angles(store: BufferStore) -> list[Expr]:
-    """Return what circular functions are taken of, if that costs nothing to compute twice."""
+    """List the arguments of trigonometric functions, if they are cheap to compute twice."""
     calls: list[Call] = []
     tvm_ffi.structural_walk(store.value, (Call, calls.append))
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
-    found = [call.args[0] for call in calls if _is_circular(call)]
+    angles = [call.args[0] for call in calls if _is_circular(call)]
     inner: list[Call] = []
-    for one in found:
-        tvm_ffi.structural_walk(one, (Call, inner.append))
-    changed = any(load.source.same_as(store.buffer) for load in loads)
-    return [] if inner or changed else found
+    for angle in angles:
+        tvm_ffi.structural_walk(angle, (Call, inner.append))
+    reads_output = any(load.source.same_as(store.buffer) for load in loads)
+    return [] if inner or reads_output else angles
 
 
 def _is_circular(call: Call) -> bool:
@@ -153,14 +153,14 @@ def _expand_call(call: Call) -> Expr:
 
 
 def _call_libm(call: Call) -> Expr:
-    """LLVM would call its own intrinsic, which changes nothing, before it asks for the argument."""
+    """Call libm by name: LLVM would hoist its own intrinsic, which is pure, above the check."""
     if not _is_circular(call):
         return call
     return tirx.call_pure_extern(SINGLE, f"{call.op.name.removeprefix('tirx.')}f", call.args[0])
 
 
 def _reduce_angle(x: Expr, body: Callable[[_Turn], Expr]) -> Expr:
-    """Bind what functions of an angle are made of: quarters, and sine and cosine of the rest."""
+    """Reduce an angle to quarter turns, and sine and cosine of the remainder, for `body`."""
 
     def of(quarters: Expr, rest: Expr) -> Expr:
         return build_let(
@@ -174,10 +174,10 @@ def _reduce_angle(x: Expr, body: Callable[[_Turn], Expr]) -> Expr:
             ),
         )
 
-    def parted(shifted: Expr) -> Expr:
-        quarters = tirx.reinterpret("int64", shifted)
+    def parted(rounded_angle: Expr) -> Expr:
+        quarters = tirx.reinterpret("int64", rounded_angle)
         return build_let(
-            shifted - _make_float64(_ROUND),
+            rounded_angle - _make_float64(_ROUND),
             lambda n: build_let(_subtract_quarters(x, n), partial(of, quarters)),
         )
 
@@ -185,7 +185,7 @@ def _reduce_angle(x: Expr, body: Callable[[_Turn], Expr]) -> Expr:
 
 
 def _subtract_quarters(x: Expr, n: Expr) -> Expr:
-    """What is left of an angle without n quarters."""
+    """Subtract n quarter turns from an angle."""
     for part in _PARTS:
         x = x - n * _make_float64(part)
     return x
@@ -211,7 +211,7 @@ def _is_odd(turn: _Turn) -> Expr:
 
 
 def _apply_quadrant_sign(quarters: Expr, value: Expr) -> Expr:
-    """Two or three quarters change the sign."""
+    """Negate a value for two or three quarter turns."""
     return build_let(value, lambda value: tirx.Select((quarters & 2) != 0, -value, value))
 
 

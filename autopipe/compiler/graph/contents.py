@@ -1,4 +1,4 @@
-"""What the graph of a module is made of: by it, passes are skipped that would find nothing."""
+"""List the ops of a module's graph, to skip passes that would find nothing."""
 
 from typing import Final
 
@@ -8,24 +8,24 @@ import tvm_ffi
 from autopipe.compiler.graph.calls import graph_functions
 
 CONSTANT: Final = "constant"
-"""Stands for tensors with constant values among the names of operators."""
+"""Entry for constant tensors among the names of ops."""
 
 
 def list_contents(module: tvm.IRModule) -> frozenset[str]:
-    """Return the operators that a graph calls, such as `relax.add`, and `CONSTANT` if it has any.
+    """List the ops that a graph calls, such as `relax.add`, and `CONSTANT` for constant tensors.
 
-    Kernels are not looked at.
+    Kernels are not visited.
     """
-    found: set[str] = set()
-    called: set[tvm.ir.Expr] = set()
+    contents: set[str] = set()
+    callees: set[tvm.ir.Expr] = set()
     for _, function in graph_functions(module):
         tvm_ffi.structural_walk(
             function,
             (
-                (tvm.ir.Call, lambda call: called.add(call.op)),
-                (tvm.ir.GenericConst, lambda _: found.add(CONSTANT)),
+                (tvm.ir.Call, lambda call: callees.add(call.op)),
+                (tvm.ir.GenericConst, lambda _: contents.add(CONSTANT)),
                 (tvm.ir.Type, lambda _: tvm_ffi.WalkResult.SKIP),
             ),
             order="pre",
         )
-    return frozenset(found | {str(op.name) for op in called if isinstance(op, tvm.ir.Op)})
+    return frozenset(contents | {str(op.name) for op in callees if isinstance(op, tvm.ir.Op)})

@@ -1,4 +1,4 @@
-"""What passes over convolutions have in common."""
+"""Layouts and copies of convolutions, shared by passes over them."""
 
 from typing import Final
 
@@ -9,10 +9,10 @@ LAYOUTS: Final = {
     "relax.nn.conv2d": ("NCHW", "OIHW"),
     "relax.nn.conv3d": ("NCDHW", "OIDHW"),
 }
-"""Layouts of data and kernel, as models come with them, by op."""
+"""Layouts of data and kernel in imported models, by op."""
 
 TRANSPOSED_LAYOUTS: Final = {f"{op}_transpose": layouts for op, layouts in LAYOUTS.items()}
-"""The same of the convolution that takes the place of a transposed one."""
+"""The same for the convolution that replaces a transposed one."""
 
 
 def read_layouts(call: relax.Call) -> tuple[str, str]:
@@ -26,15 +26,15 @@ def rebuild_convolution(
     weight: relax.Expr,
     **changes: object,
 ) -> relax.Call:
-    """Return a convolution like another one, of other operands, with some attributes changed."""
+    """Copy a convolution with other operands and some attributes changed."""
     attrs = call.attrs
-    same = {
+    attributes = {
         "strides": attrs.strides, "padding": attrs.padding, "dilation": attrs.dilation,
         "groups": attrs.groups, "data_layout": attrs.data_layout,
         "kernel_layout": attrs.kernel_layout, "out_layout": attrs.out_layout,
         "out_dtype": attrs.out_dtype,
     }  # fmt: skip
-    made: relax.Call = getattr(relax.op.nn, call.op.name.rpartition(".")[2])(
-        data, weight, **(same | changes)
+    new_call: relax.Call = getattr(relax.op.nn, call.op.name.rpartition(".")[2])(
+        data, weight, **(attributes | changes)
     )
-    return made
+    return new_call

@@ -1,8 +1,8 @@
-"""Elementary functions as arithmetic, since LLVM can turn arithmetic into vector instructions.
+"""Expand elementary functions to arithmetic, which LLVM can vectorize.
 
-For TVM's own intrinsics LLVM calls libm, once for each element. PrimFuncs are marked when the graph
-is lowered, and the marked ones are expanded when machine code is made. In between, schedules and
-records see TVM's intrinsics. The coefficients are minimax fits of our own.
+For TVM's own intrinsics LLVM calls libm, once per element. PrimFuncs are marked when the graph is
+lowered, and the marked ones are expanded before code generation. In between, schedules and records
+see TVM's intrinsics. The coefficients are our own minimax fits.
 """
 
 import math
@@ -29,13 +29,13 @@ from autopipe.compiler.graph.powers import expand_power, expand_rsqrt
 from autopipe.compiler.target.target import backend_of
 
 _MARK: Final = "autopipe.arithmetic_functions"
-"""Attribute of PrimFuncs whose elementary functions may be computed here."""
+"""Attribute of PrimFuncs whose elementary functions may be expanded."""
 
 _NARROW: Final = frozenset({"float16", "bfloat16"})
-"""Computed in single precision; wider ones are left to libm."""
+"""Dtypes computed in float32; float64 is left to libm."""
 
 _SINGLE_ONLY: Final = frozenset({"tirx.cosh", "tirx.sinh", *libm.FUNCTIONS})
-"""Calls of which TVM 0.27 makes no vectors, as it finds no such intrinsic of LLVM, or bad ones."""
+"""Calls that TVM 0.27 cannot vectorize: it has no LLVM intrinsic for them, or a wrong one."""
 
 TANH: Final = (
     (1.0, 0.13379718363285065, 0.0034940349869430065, 2.0583489458658732e-05,
@@ -46,7 +46,7 @@ TANH: Final = (
 """Numerator and denominator of tanh(x) / x in x^2, to 2e-8 where tanh(x) is not 1."""
 
 TANH_END: Final = 9.0163
-"""From here on tanh is 1. Here numerator and denominator are equal, with and without FMA."""
+"""From here on tanh is 1: numerator and denominator are equal, with and without FMA."""
 
 _ERF: Final = (
     (1.1283791065216064, 0.19059480726718903, 0.05276944488286972, 0.003772597061470151,
@@ -60,14 +60,14 @@ _ERF_END: Final = 3.925
 """From here on erf is 1."""
 
 _HALF: Final = 0.5
-"""The fraction of powers of two, which LLVM makes exact products of."""
+"""The mantissa of powers of two, by which LLVM multiplies exactly."""
 
 
 def mark_inexact(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module, with a mark on each PrimFunc that may round differently.
+    """Mark each PrimFunc of a module that may round differently.
 
-    `expand_functions` shall change it, or it divides by a number, such as the 6 of a hard swish,
-    which `compiler/codegen/multiply_by_reciprocals.py` makes a product of.
+    These are functions that `expand_functions` changes, and those that divide by a constant, such
+    as the 6 of a hard swish (`compiler/codegen/multiply_by_reciprocals.py`).
     """
     return _map_functions(module, lambda f: f.with_attr(_MARK, True) if _is_inexact(f) else f)  # noqa: FBT003 - TVM's signature
 
@@ -89,15 +89,15 @@ def _is_inexact(function: tirx.PrimFunc) -> bool:
 
 
 def expand_for_target(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Return the module as its target wants it; GPUs have instructions for elementary functions."""
+    """Expand elementary functions unless the target, such as a GPU, has instructions for them."""
     return expand_functions(module) if backend_of(target).expands_elementary_functions else module
 
 
 def expand_functions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with the elementary functions of marked PrimFuncs as arithmetic.
+    """Expand the elementary functions of marked PrimFuncs to arithmetic.
 
-    What TVM's LLVM backend has for single numbers only, it gets no vectors of. A call of `isnan` in
-    any PrimFunc compares bits, which is the same and can be in vectors.
+    Loops with calls that TVM's LLVM backend supports for scalars only are not vectorized. A call of
+    `isnan` in any PrimFunc becomes a comparison of bits, which can be vectorized.
     """
 
     def changed(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -108,15 +108,15 @@ def expand_functions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def is_marked(function: tirx.PrimFunc) -> bool:
-    """Tell whether elementary functions of a PrimFunc may be computed here."""
+    """Tell whether the elementary functions of a PrimFunc may be expanded."""
     return _MARK in (function.attrs or {})
 
 
 def expand_expression(value: Expr) -> Expr:
-    """Return an expression with its elementary functions as arithmetic that fills whole vectors.
+    """Expand the elementary functions of an expression to arithmetic that fills whole vectors.
 
-    Where a vectorized loop holds a call of `isnan`, TVM makes a loop over single numbers of it, and
-    LLVM then uses vectors of half the size. So this compares bits instead.
+    TVM lowers a vectorized loop with a call of `isnan` to a scalar loop, and LLVM then uses vectors
+    of half the size. So this compares bits instead.
     """
     return tvm_ffi.structural_map(_expand_calls(value), (Call, _expand_isnan))
 
@@ -143,14 +143,14 @@ _Part = TypeVar("_Part", tirx.PrimFunc, Expr)
 
 
 def _expand_calls(part: _Part) -> _Part:
-    """Return the same with calls of elementary functions as arithmetic."""
+    """Expand the calls of elementary functions in a function or expression."""
     sums = tvm_ffi.structural_map(part, (Call, exponentials.expand_log_of_sum))
-    computed: _Part = tvm_ffi.structural_map(sums, (Call, _expand_call))
-    return computed
+    expanded_part: _Part = tvm_ffi.structural_map(sums, (Call, _expand_call))
+    return expanded_part
 
 
 def _unvectorize_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a function whose vectors hold no call that is for single numbers only."""
+    """Make vectorized loops with calls that are for scalars only serial."""
 
     def plain(loop: tirx.For) -> tirx.For:
         if loop.kind != tirx.ForKind.VECTORIZED or not _is_single(loop):
@@ -167,7 +167,7 @@ def _is_single(part: tirx.PrimFunc | tirx.For) -> bool:
 
 
 def _expand_call(call: Call) -> Expr:
-    """Return a call of an elementary function as arithmetic; any other call as it is."""
+    """Expand a call of an elementary function to arithmetic; keep any other call."""
     name = getattr(call.op, "name", "")
     if name == "tirx.pow":
         return expand_power(call)
@@ -182,9 +182,9 @@ def _expand_call(call: Call) -> Expr:
 
 
 def _expand_isnan(call: Call) -> Expr:
-    """Return a comparison of bits for a call of `isnan`; any other call as it is.
+    """Replace a call of `isnan` by a comparison of bits; keep any other call.
 
-    A number that is compared with itself would not do: TVM takes that for known.
+    A comparison of the number with itself would not do: TVM folds it.
     """
     if getattr(call.op, "name", "") != "tirx.isnan" or str(call.args[0].ty) != SINGLE:
         return call
@@ -192,51 +192,51 @@ def _expand_isnan(call: Call) -> Expr:
 
 
 def _compute_sigmoid(x: Expr) -> Expr:
-    """1 / (1 + e^-x), to 3 ulp. A result below 2e-39 becomes 0."""
+    """Compute 1 / (1 + e^-x) to 3 ulp. A result below 2e-39 becomes 0."""
     return make_float32(1.0) / (make_float32(1.0) + build_let(-x, exponentials.compute_flushed_exp))
 
 
 def _compute_tanh(x: Expr) -> Expr:
-    """tanh(x), to 7 ulp."""
+    """Compute tanh(x) to 7 ulp."""
     return _evaluate_odd_ratio(x, TANH, TANH_END)
 
 
 def _compute_erf(x: Expr) -> Expr:
-    """erf(x), to 7 ulp."""
+    """Compute erf(x) to 7 ulp."""
     return _evaluate_odd_ratio(x, _ERF, _ERF_END)
 
 
 def _evaluate_odd_ratio(
     x: Expr, ratio: tuple[Sequence[float], Sequence[float]], end: float
 ) -> Expr:
-    """An odd function that goes to 1: x * p(x^2) / q(x^2) up to `end`, and 1 from there on."""
+    """Compute an odd function with limit 1: x * p(x^2) / q(x^2) up to `end`, then 1."""
     over, under = ratio
     value = build_let(
         x * x,
         lambda square: x * evaluate_polynomial(square, over) / evaluate_polynomial(square, under),
     )
-    # no number goes through: a minimum and a maximum take their second operand then
+    # NaN passes through: a minimum and a maximum take their second operand then
     value = tirx.max(make_float32(-1.0), tirx.min(make_float32(1.0), value))
     value = tirx.Select(x > make_float32(end), make_float32(1.0), value)
     return tirx.Select(x < make_float32(-end), make_float32(-1.0), value)
 
 
 def _round_to_nearest(x: Expr) -> Expr:
-    """The nearest integer; halfway between two, the even one.
+    """Round to the nearest integer, ties to even.
 
-    Of its own intrinsic for it TVM makes no vectors; of LLVM's it does.
+    TVM does not vectorize its own intrinsic for it, but vectorizes LLVM's.
     """
     return tirx.call_llvm_pure_intrin(SINGLE, "llvm.nearbyint", x)
 
 
 _CLOSE: Final = frozenset({"tirx.exp", "tirx.log", "tirx.sigmoid", "tirx.tanh", "tirx.erf"})
-"""Functions of which models nest some, as a Mish does."""
+"""Functions that models nest, as a Mish does."""
 
 _MOST: Final = 600_000
 _MOST_WIDE: Final = 100_000
-"""Nodes of functions of functions, written out, from which the outer one stays a call of libm, for
-those above and for the others. TVM's code generator simplifies each variable that is bound with all
-bound before it written out: an asinh of an atan of a tanh would take it 97 s."""
+"""Inlined nodes of nested functions from which the outer one stays a call of libm, for those above
+and for the others. TVM's code generator simplifies each bound variable with all earlier ones
+inlined: an asinh of an atan of a tanh would take 97 s."""
 
 _FUNCTIONS: Final = {
     "tirx.exp": exponentials.compute_exp,
@@ -258,4 +258,4 @@ _FUNCTIONS: Final = {
 """By the name of the intrinsic."""
 
 IN_VECTORS: Final = frozenset({*_FUNCTIONS, "tirx.pow", "tirx.sqrt"})
-"""Functions that are arithmetic in vectors, as most powers are, or an instruction of LLVM."""
+"""Functions that are vectorized: expanded to arithmetic, as most powers, or an instruction."""

@@ -1,7 +1,7 @@
-"""Exponentials and logarithms as arithmetic.
+"""Expand exponentials and logarithms to arithmetic.
 
 The range reductions follow Cody and Waite, "Software Manual for the Elementary Functions" (1980).
-The coefficients are minimax fits of our own.
+The coefficients are our own minimax fits.
 """
 
 import math
@@ -23,7 +23,7 @@ from autopipe.compiler.graph.arithmetic import (
 )  # fmt: skip
 
 LN2: Final = (0.693359375, -2.1219444005469057e-4)
-"""The logarithm of 2: few bits, so that multiples of it are exact, and the rest."""
+"""ln(2) in two parts: few bits, so that multiples are exact, and the rest."""
 
 EXP: Final = (
     0.4999999403953552, 0.1666652113199234, 0.04166838899254799, 0.008368716575205326,
@@ -38,7 +38,7 @@ _EXP_ZERO: Final = -104.0
 """Below it e^x is 0."""
 
 _LIFT: Final = 40.0
-"""What is added to x where e^x is denormal, and taken back by a factor. The sum is exact."""
+"""Added to x where e^x is denormal, and compensated by a factor. The sum is exact."""
 
 _LOG: Final = (
     0.3333333134651184, -0.2500081956386566, 0.20001226663589478, -0.16623356938362122,
@@ -51,38 +51,38 @@ _FRACTION_BITS: Final = 23
 _ROOT_HALF: Final = 0x3F3504F3
 """The bits of sqrt(1/2) in single precision."""
 _DENORMAL: Final = 2.0**-126
-"""The smallest number that has all its bits."""
+"""The smallest normal float32."""
 _UNMOVED: Final = 1e-30
-"""From here on a number stays the same if a denormal one is added."""
+"""From here on adding a denormal number does not change a number."""
 
 
 def compute_exp_below(x: Expr) -> Expr:
-    """e^x, to 1.5 ulp, where x is at most 0; a result below 2e-38 is 0."""
+    """Compute e^x to 1.5 ulp for x <= 0; a result below 2e-38 is 0."""
     return build_let(tirx.max(make_float32(_EXP_RANGE[0]), x), _compute_exp_in_range)
 
 
 def _compute_exp_in_range(x: Expr) -> Expr:
-    """e^x, where x is in the range: 2^(n - 1) * 2e^r, n as the last bits of a large number.
+    """Compute e^x in the normal range: 2^(n - 1) * 2e^r, n as the last bits of a large number.
 
-    2^128, which e^88.5 is made of, is no number. 2^127 is one, as its half for n = 128.
+    2^128, the factor of e^88.5, is not representable. Its half 2^127, for n = 128, is.
     """
     large = ROUND + _BIAS - 1
 
-    def scaled(shifted: Expr) -> Expr:
-        n = shifted - make_float32(large)
+    def scaled(rounded_exponent: Expr) -> Expr:
+        n = rounded_exponent - make_float32(large)
         fraction = build_let(n, lambda n: x - n * make_float32(LN2[0]) - n * make_float32(LN2[1]))
         series = build_let(
-            fraction, lambda r: evaluate_polynomial(r, [2 * one for one in (1.0, 1.0, *EXP)])
+            fraction, lambda r: evaluate_polynomial(r, [2 * factor for factor in (1.0, 1.0, *EXP)])
         )
-        # the large number's own bits are gone when its last ones are the exponent
-        power = tirx.reinterpret("int32", shifted) << _FRACTION_BITS
+        # the shift drops the large number's own bits; its last ones become the exponent
+        power = tirx.reinterpret("int32", rounded_exponent) << _FRACTION_BITS
         return series * tirx.reinterpret(SINGLE, power)
 
     return build_let(x * make_float32(1.4426950408889634) + make_float32(large), scaled)
 
 
 def compute_exp(x: Expr) -> Expr:
-    """e^x, to 1.5 ulp; denormal results too, of which a logarithm may be taken."""
+    """Compute e^x to 1.5 ulp, including denormal results, for a logarithm of it."""
     low = make_float32(_EXP_RANGE[0])
 
     def of(y: Expr) -> Expr:
@@ -96,27 +96,27 @@ def compute_exp(x: Expr) -> Expr:
 
 
 def compute_flushed_exp(x: Expr) -> Expr:
-    """e^x, to 1.5 ulp; a result below 2e-38 is 0."""
+    """Compute e^x to 1.5 ulp; a result below 2e-38 is 0."""
     low, high = map(make_float32, _EXP_RANGE)
     return build_let(tirx.max(low, tirx.min(high, x)), _compute_exp_in_range)
 
 
 def compute_log(x: Expr) -> Expr:
-    """ln(x), to 1 ulp."""
+    """Compute ln(x) to 1 ulp."""
     denormal = x < make_float32(_DENORMAL)
-    scaled = tirx.Select(denormal, x * make_float32(2.0**_FRACTION_BITS), x)
+    normal_x = tirx.Select(denormal, x * make_float32(2.0**_FRACTION_BITS), x)
     shift = tirx.Select(denormal, make_float32(-_FRACTION_BITS), make_float32(0.0))
-    result = _compute_scaled_log(scaled, shift)
-    # infinity and no number stay
+    result = _compute_scaled_log(normal_x, shift)
+    # infinity and NaN stay
     result = tirx.Select(take_magnitude_bits(x) >= INFINITY_BITS, x, result)
     result = tirx.Select(x == make_float32(0.0), -tirx.infinity(SINGLE), result)
     return tirx.Select(x < make_float32(0.0), make_nan(), result)
 
 
 def expand_log_of_sum(call: Call) -> Expr:
-    """ln(c + e^x), to 1 ulp, of a call that is one, as a softplus is; any other call as it is.
+    """Expand a call ln(c + e^x), such as a softplus, to 1 ulp; keep any other call.
 
-    The sum has all its bits, is not negative, and is the same where a denormal e^x is 0.
+    The sum is normal and positive, and does not change if a denormal e^x is flushed to 0.
     """
     total = call.args[0] if getattr(call.op, "name", "") == "tirx.log" else None
     if not isinstance(total, tirx.Add) or str(call.ty) != SINGLE:
@@ -127,7 +127,7 @@ def expand_log_of_sum(call: Call) -> Expr:
         return call
     within: list[Call] = []
     tvm_ffi.structural_walk(power.args[0], (Call, within.append))
-    if within:  # nests of functions have their bounds elsewhere
+    if within:  # nested functions are bounded elsewhere
         return call
 
     def of(y: Expr) -> Expr:
@@ -138,10 +138,10 @@ def expand_log_of_sum(call: Call) -> Expr:
     return build_let(number + build_let(power.args[0], compute_flushed_exp), of)
 
 
-def _compute_scaled_log(scaled: Expr, shift: Expr) -> Expr:
-    """Return n * ln(2) + ln(1 + z), where `shift` is added to n.
+def _compute_scaled_log(x: Expr, shift: Expr) -> Expr:
+    """Compute ln(x) + shift * ln(2) as n * ln(2) + ln(1 + z), with `shift` added to n.
 
-    The number is positive, and has all its bits.
+    `x` is positive and normal.
     """
 
     def near_one(z: Expr, n: Expr) -> Expr:
@@ -157,4 +157,4 @@ def _compute_scaled_log(scaled: Expr, shift: Expr) -> Expr:
         z = tirx.reinterpret(SINGLE, fraction) - make_float32(1.0)
         return build_let(n, lambda n: build_let(z, lambda z: near_one(z, n)))
 
-    return build_let(tirx.reinterpret("int32", scaled), split)
+    return build_let(tirx.reinterpret("int32", x), split)

@@ -1,13 +1,13 @@
-"""Hides some ops from TVM's layout conversion, because TVM's rules for them are wrong or missing.
+"""Hide some ops from TVM's layout conversion, because TVM's rules for them are wrong or missing.
 
 TVM converts each op by a rule for that op. Around an op that has no rule it keeps the original
 layout. Some rules change the results of the model or raise an error. So the ops of these rules are
 replaced by calls of unknown functions, which have no rule. After the conversion the ops are put
 back.
 
-`clip` and others have no rule, and would keep the original layout around them, though they go with
-any. For the conversion another op stands for each, one with a rule; the number that it adds says
-for which.
+`clip` and others have no rule, and would keep the original layout around them, though they work in
+any. For the conversion each is replaced by another op, one with a rule, whose constant operand is
+the index of the replaced call.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _NAME: Final = "autopipe.hidden."
-"""Beginning of the names of the functions that stand for hidden ops; a number follows."""
+"""Prefix of the names of the functions that replace hidden ops, before a number."""
 
 
 def _has_many_axes(call: relax.Call) -> bool:
@@ -37,27 +37,27 @@ def _is_any_call(_: relax.Call) -> bool:
 
 
 WRONG: Final[dict[str, Callable[[relax.Call], bool]]] = {
-    # turns the axes, and not the scale and shift along them
+    # permutes the axes, but not the scale and shift along them
     "relax.nn.layer_norm": _has_many_axes,
     "relax.nn.rms_norm": _has_many_axes,
-    # goes through the elements in the order of the new layout
+    # visits the elements in the order of the new layout
     "relax.repeat": _has_no_axis,
-    # looks for a place among its inputs' axes that only its result has
+    # looks up an axis of its result among the axes of its inputs
     "relax.stack": _is_any_call,
-    # stands for others
+    # replaces other ops
     "relax.log_add_exp": _is_any_call,
 }
-"""Ops with a wrong rule, and a function that tells for which calls it is wrong."""
+"""Ops with a wrong rule, and a predicate of the calls for which it is wrong."""
 
 _STAND_IN: Final = "relax.log_add_exp"
 _ANY_LAYOUT: Final = frozenset({"relax.clip", "relax.nn.leakyrelu", "relax.nn.softplus"})
-"""Ops without a rule, which work on each element alone."""
+"""Elementwise ops without a rule."""
 _NUMBERED: Final = frozenset({"float32", "float64"})
-"""Dtypes in which the numbers of all ops are exact."""
+"""Dtypes in which the indices of all calls are exact."""
 
 
 def hide_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
-    """Return the module with wrongly converted ops of `main` hidden, and the hidden calls."""
+    """Hide the ops that TVM converts wrongly; return the module and the hidden calls."""
     if list_contents(module).isdisjoint(_ANY_LAYOUT | WRONG.keys()):
         return module, ()
     hiding = _Hide(module)
@@ -65,7 +65,7 @@ def hide_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
 
 
 def restore_ops(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
-    """Return the module with the ops that `hide_ops` took out put back in their places."""
+    """Restore the ops that `hide_ops` replaced."""
     return rewrite_graph(_Show(module, calls), module) if calls else module
 
 
@@ -76,18 +76,18 @@ class _Hide(PyExprMutator):
         self.calls: list[relax.Call] = []
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        made = self.visit_expr_post_order(call)
+        new_call = self.visit_expr_post_order(call)
         name = getattr(call.op, "name", "")
         if name in _ANY_LAYOUT and str(call.ty.dtype) in _NUMBERED:
             number = relax.const(len(self.calls), str(call.ty.dtype))
-            self.calls.append(made)
-            return relax.op.log_add_exp(made.args[0], number)
+            self.calls.append(new_call)
+            return relax.op.log_add_exp(new_call.args[0], number)
         wrong = WRONG.get(name)
         if wrong is None or not wrong(call):
-            return made
+            return new_call
         self.calls.append(call)
         name = f"{_NAME}{len(self.calls) - 1}"
-        return relax.op.call_pure_packed(name, *made.args, ty_args=call.ty)
+        return relax.op.call_pure_packed(name, *new_call.args, ty_args=call.ty)
 
 
 @mutator
@@ -99,10 +99,12 @@ class _Show(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
         if getattr(call.op, "name", "") == _STAND_IN:
-            stood_for = self._calls[int(call.args[1].value.numpy())]
-            return relax.Call(stood_for.op, [call.args[0], *stood_for.args[1:]], stood_for.attrs)
+            replaced_call = self._calls[int(call.args[1].value.numpy())]
+            return relax.Call(
+                replaced_call.op, [call.args[0], *replaced_call.args[1:]], replaced_call.attrs
+            )
         first = call.args[0] if call.args else None
         if not isinstance(first, relax.ExternFunc) or not first.global_symbol.startswith(_NAME):
             return call
-        hidden = self._calls[int(first.global_symbol.removeprefix(_NAME))]
-        return relax.Call(hidden.op, call.args[1:], hidden.attrs)
+        hidden_call = self._calls[int(first.global_symbol.removeprefix(_NAME))]
+        return relax.Call(hidden_call.op, call.args[1:], hidden_call.attrs)

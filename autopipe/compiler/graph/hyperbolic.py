@@ -1,8 +1,8 @@
-"""Hyperbolic functions and their inverses as arithmetic, without tanh.
+"""Expand hyperbolic functions and their inverses, other than tanh, to arithmetic.
 
 Where a function is nearly its argument, a polynomial of x^2 keeps all digits: differences of
-exponentials and logarithms of numbers near 1 would lose them. The coefficients are minimax fits of
-our own.
+exponentials and logarithms of numbers near 1 would lose them. The coefficients are our own minimax
+fits.
 """
 
 import math
@@ -46,11 +46,11 @@ _ACOSH: Final = (
 """acosh(1 + t) / sqrt(2t) for t <= 1/2, to 2e-9."""
 
 _FAR: Final = 2.0**12
-"""From here on 1 is lost beside x^2, whose square might be infinite."""
+"""From here on 1 is negligible beside x^2, whose square might be infinite."""
 
 
 def compute_sinh(x: Expr) -> Expr:
-    """The hyperbolic sine, to 6 ulp: (e^|x| - e^-|x|) / 2, with the sign of x."""
+    """Compute sinh(x) to 6 ulp: (e^|x| - e^-|x|) / 2, with the sign of x."""
 
     def of(half: Expr) -> Expr:
         far = copy_sign(half - make_float32(0.25) / half, x)
@@ -60,12 +60,12 @@ def compute_sinh(x: Expr) -> Expr:
 
 
 def compute_cosh(x: Expr) -> Expr:
-    """The hyperbolic cosine, to 6 ulp: (e^|x| + e^-|x|) / 2."""
+    """Compute cosh(x) to 6 ulp: (e^|x| + e^-|x|) / 2."""
     return _bind_half_exp(x, lambda half: half + make_float32(0.25) / half)
 
 
 def compute_asinh(x: Expr) -> Expr:
-    """The inverse of the sinh, to 3 ulp: ln(|x| + sqrt(x^2 + 1)), with the sign of x."""
+    """Compute asinh(x) to 3 ulp: ln(|x| + sqrt(x^2 + 1)), with the sign of x."""
 
     def of(size: Expr) -> Expr:
         far = copy_sign(_compute_log_of_sum(size, make_float32(1.0)), x)
@@ -75,7 +75,7 @@ def compute_asinh(x: Expr) -> Expr:
 
 
 def compute_acosh(x: Expr) -> Expr:
-    """The inverse of the cosh, to 3 ulp: ln(x + sqrt(x^2 - 1)). Below 1 it is no number."""
+    """Compute acosh(x) to 3 ulp: ln(x + sqrt(x^2 - 1)). Below 1 it is NaN."""
 
     def near_one(t: Expr) -> Expr:
         return tirx.sqrt(make_float32(2.0) * t) * evaluate_polynomial(t, _ACOSH)
@@ -86,7 +86,7 @@ def compute_acosh(x: Expr) -> Expr:
 
 
 def compute_atanh(x: Expr) -> Expr:
-    """The inverse of the tanh, to 3 ulp: ln((1 + x) / (1 - x)) / 2. Beyond 1 it is no number."""
+    """Compute atanh(x) to 3 ulp: ln((1 + x) / (1 - x)) / 2. Beyond 1 it is NaN."""
     far = make_float32(0.5) * build_let(
         (make_float32(1.0) + x) / (make_float32(1.0) - x), compute_log
     )
@@ -94,14 +94,14 @@ def compute_atanh(x: Expr) -> Expr:
 
 
 def _bind_half_exp(x: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """Bind e^|x| / 2, whose ends are beyond those of e^x: half of the square of e^(|x| / 2)."""
+    """Bind e^|x| / 2, whose range exceeds that of e^x, as half of the square of e^(|x| / 2)."""
     root = build_let(tirx.abs(x) * make_float32(0.5), compute_exp)
     return build_let(root, lambda root: build_let(make_float32(0.5) * root * root, body))
 
 
-def _compute_log_of_sum(x: Expr, one: Expr) -> Expr:
-    """ln(x + sqrt(x^2 + one)), where x is not below 0."""
+def _compute_log_of_sum(x: Expr, offset: Expr) -> Expr:
+    """Compute ln(x + sqrt(x^2 + offset)), where x is not negative."""
     far = x > make_float32(_FAR)
-    near = x + tirx.sqrt(x * x + one)
+    near = x + tirx.sqrt(x * x + offset)
     rest = tirx.Select(far, make_float32(math.log(2.0)), make_float32(0.0))
     return build_let(tirx.Select(far, x, near), compute_log) + rest

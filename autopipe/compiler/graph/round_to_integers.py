@@ -1,15 +1,15 @@
-"""Floats rounded to whole numbers within bounds, as quantization ends, in two instructions.
+"""Round clamped floats to integers, as quantization does, in two instructions.
 
-A number plus 1.5 * 2^23 has no fraction left, and the nearest whole number in its last bits, the
-even one of two. So nothing has to be rounded first and converted afterwards; and who keeps the last
-byte alone needs no subtraction either.
+Adding 1.5 * 2^23 to a number rounds it to the nearest integer, ties to even, which is then in the
+last bits. So no rounding and conversion is needed, and if only the last byte is stored, no
+subtraction either.
 
 Example: `cast(min(max(nearbyint(x), -3), 252), int32)` becomes, as 0x4B400000 are the bits of
 1.5 * 2^23,
 
     reinterpret(min(max(x, -3), 252) + 1.5 * 2^23, int32) - 0x4B400000
 
-The bounds are whole, so it does not matter whether they are applied before rounding or after it.
+The bounds are integers, so clamping before or after rounding gives the same result.
 """
 
 from typing import Final
@@ -21,23 +21,23 @@ from autopipe.compiler.graph.arithmetic import ROUND, ROUND_BITS, SINGLE, make_f
 
 _WHOLE: Final = "int32"
 _FARTHEST: Final = 2.0**21
-"""Bounds up to here leave numbers exact."""
+"""Bounds up to here keep the sum exact."""
 
 
 def expand_rounding(cast: tirx.Cast) -> Expr:
-    """Return a cast of a rounded number within whole bounds as two instructions; others as is."""
+    """Expand a cast of a rounded and clamped number to two instructions; keep any other."""
     if str(cast.ty) != _WHOLE:
         return cast
-    bounded = _match_clamped_round(cast.value)
-    if bounded is None:
+    match = _match_clamped_round(cast.value)
+    if match is None:
         return cast
-    x, low, high = bounded
+    x, low, high = match
     near = tirx.min(tirx.max(x, low), high) + make_float32(ROUND)
     return tirx.reinterpret(_WHOLE, near) - tirx.const(ROUND_BITS, _WHOLE)
 
 
 def _match_clamped_round(value: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """Return x, low and high of `min(max(nearbyint(x), low), high)`."""
+    """Match `min(max(nearbyint(x), low), high)`; return x, low and high, or None."""
     if not isinstance(value, tirx.Min) or not isinstance(value.a, tirx.Max):
         return None
     nearest, low, high = value.a.a, value.a.b, value.b

@@ -1,12 +1,12 @@
-"""Infers the type of equal calls of a convolution, a pooling or a resize once in a process.
+"""Infer the type of equal calls of a convolution, a pooling or a resize once per process.
 
-TVM reads the layouts of such a call anew each time, which takes 0.3 to 1 ms, five hundred times as
-long as for other operators. A pass that writes a call anew has its type inferred anew: a graph of
-4,000 convolutions spends a second a pass on it. So the function that infers the type is wrapped, in
-TVM's registry of operators:
+TVM parses the layouts of such a call each time, which takes 0.3 to 1 ms, five hundred times as
+long as for other ops. A pass that rebuilds a call infers its type again: a graph of 4,000
+convolutions spends a second per pass on it. So the function that infers the type is wrapped, in
+TVM's op registry:
 
     conv2d(x, w)   is a Tensor((1, 8, 8, 16), "float32")   by TVM
-    conv2d(y, v)   is one, too                             as it is an equal call, but for variables
+    conv2d(y, v)   is one, too                             by the cache: equal up to variables
 """
 
 from collections.abc import Callable, Sequence
@@ -28,47 +28,47 @@ _SLOW: Final = (
     *(f"relax.nn.{kind}_pool{n}d" for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3)),
     "relax.image.resize2d",
 )
-"""Operators with layouts."""
+"""Ops with layouts."""
 
 _MOST: Final = 4096
-"""Calls that are kept; then all are dropped."""
+"""Largest number of cached calls; then the cache is cleared."""
 
 Place = tuple[int, int]
-"""An operand by number, and one of its sizes."""
+"""An operand's index, and one of its axes."""
 
 
 class _InferredTypes:
-    """The types of the calls of one operator."""
+    """The cached types of the calls of one op."""
 
     def __init__(self, infer: Inference) -> None:
         self._infer = infer
         self._types: dict[int, tuple[relax.Call, tvm.ir.Type, list[Place | None]]] = {}
-        """By hash: a call, its type, and which size of an operand each of its sizes is."""
+        """By hash: a call, its type, and the operand's axis that each size is taken from."""
 
     def infer_type(self, call: relax.Call, builder: relax.BlockBuilder) -> tvm.ir.Type:
-        """Return the type of a call, with the sizes of its operands as TVM takes them over."""
+        """Infer the type of a call, with sizes shared with its operands as by TVM."""
         operands = list(call.args)
-        if not all(isinstance(one, relax.Var | relax.ShapeExpr) for one in operands):
+        if not all(isinstance(operand, relax.Var | relax.ShapeExpr) for operand in operands):
             return self._infer(call, builder)
         key = tvm_ffi.structural_hash(call, map_free_vars=True)
-        if (found := self._types.get(key)) is not None:
-            other, kind, places = found
-            if tvm_ffi.structural_equal(other, call, map_free_vars=True):
+        if (entry := self._types.get(key)) is not None:
+            known_call, kind, places = entry
+            if tvm_ffi.structural_equal(known_call, call, map_free_vars=True):
                 return _write_type(kind, places, operands)
         kind = self._infer(call, builder)
-        shapes = [_read_sizes(one.ty, one) for one in operands]
+        shapes = [_read_sizes(operand.ty, operand) for operand in operands]
         if None not in shapes and (sizes := _read_sizes(kind)) is not None:
             if len(self._types) == _MOST:
                 self._types.clear()
             places = [_find_place(size, [shape or () for shape in shapes]) for size in sizes]
             # a copy, as TVM gives the call itself a type
-            kept = relax.Call(call.op, operands, call.attrs, call.ty_args)
-            self._types[key] = kept, kind, places
+            call_copy = relax.Call(call.op, operands, call.attrs, call.ty_args)
+            self._types[key] = call_copy, kind, places
         return kind
 
 
 def share_type_inference() -> None:
-    """Have the types of such operators inferred once for equal calls."""
+    """Register the cached type inference of these ops."""
     for name in _SLOW:
         op = tvm.ir.Op.get(name)
         op.set_attr(_INFER, _InferredTypes(op.get_attr(_INFER)).infer_type, _LEVEL)
@@ -77,26 +77,26 @@ def share_type_inference() -> None:
 def _write_type(
     kind: tvm.ir.Type, places: Sequence[Place | None], operands: Sequence[relax.Expr]
 ) -> tvm.ir.Type:
-    """Return a type like another one, with sizes of these operands."""
-    given = [_read_sizes(one.ty, one) or () for one in operands]
+    """Copy a type, with sizes taken from the operands of a call."""
+    operand_sizes = [_read_sizes(operand.ty, operand) or () for operand in operands]
     sizes = [
-        tirx.IntImm("int64", int(size)) if place is None else given[place[0]][place[1]]
+        tirx.IntImm("int64", int(size)) if place is None else operand_sizes[place[0]][place[1]]
         for size, place in zip(kind.shape.values, places, strict=True)
     ]
     return relax.TensorType(relax.ShapeExpr(sizes), kind.dtype)
 
 
 def _find_place(size: tvm.ir.Expr, shapes: Sequence[Sequence[tvm.ir.Expr]]) -> Place | None:
-    """Return which size of which operand a size is, None if it is computed."""
+    """Find the operand's axis that a size is taken from, None if it is computed."""
     for number, shape in enumerate(shapes):
-        for axis, other in enumerate(shape):
-            if size.same_as(other):
+        for axis, operand_size in enumerate(shape):
+            if size.same_as(operand_size):
                 return number, axis
     return None
 
 
 def _read_sizes(kind: tvm.ir.Type, value: relax.Expr | None = None) -> Sequence[tvm.ir.Expr] | None:
-    """Return the sizes of a tensor, or those that a shape has; None where one is no number."""
+    """Return the sizes of a tensor or of a shape; None if one is dynamic."""
     if isinstance(kind, relax.TensorType):
         value = None if kind.vdevice is not None else kind.shape
     if not isinstance(value, relax.ShapeExpr):

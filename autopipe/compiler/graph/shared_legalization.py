@@ -1,11 +1,11 @@
-"""Legalizes equal calls of an op once in a pass, whatever tensors they are of.
+"""Legalize equal calls of an op once per pass, up to their variables.
 
-TVM's `LegalizeOps` and `FoldConstant` write the loops of each call of a graph anew: 4,000 equal
-convolutions are 4,000 times a tensor expression, and all kernels but one are thrown away. So the
-function with which each op is legalized is wrapped, in TVM's registry of operators:
+TVM's `LegalizeOps` and `FoldConstant` build the loops of each call of a graph: 4,000 equal
+convolutions are 4,000 tensor expressions, of which all kernels but one are discarded. So the
+function that legalizes each op is wrapped, in TVM's op registry:
 
     conv2d(x, w)   is call_tir(@conv2d, (x, w), ty)   by TVM
-    conv2d(y, v)   is call_tir(@conv2d, (y, v), ty)   as it is an equal call, but for its variables
+    conv2d(y, v)   is call_tir(@conv2d, (y, v), ty)   by the cache: equal up to variables
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,47 +24,49 @@ _LEVEL: Final = 12
 """Above those of TVM, which is 10, and of `compiler/arithmetic`."""
 
 _only_constants: ContextVar[bool] = ContextVar("only_constants", default=False)
-"""Whether calls of variables are left as they are."""
+"""Whether calls with variables as operands stay as they are."""
 
 
 class _SharedCalls:
-    """The calls that were legalized for one builder, whose module has their kernels."""
+    """The legalized calls of one builder, whose module has their kernels."""
 
     def __init__(self, builder: relax.BlockBuilder) -> None:
         self.builder = builder
         self._calls: dict[int, tuple[relax.Call, relax.Call, list[int]]] = {}
-        """By hash: a call, what it became, and which of its operands the kernel takes, in order."""
+        """By hash: a call, its kernel call, and the positions of the kernel's operands in it."""
 
     def find(self, call: relax.Call, key: int) -> relax.Call | None:
-        """Return what a call is, if an equal one was legalized."""
+        """Return the kernel call for an op call, if an equal one was legalized, or None."""
         if key not in self._calls:
             return None
-        other, legalized, places = self._calls[key]
-        if not tvm_ffi.structural_equal(other, call, map_free_vars=True):
+        known_call, kernel_call, places = self._calls[key]
+        if not tvm_ffi.structural_equal(known_call, call, map_free_vars=True):
             return None
         operands = _flatten_tuples(call.args)
-        replaced = relax.Tuple([operands[place] for place in places])
-        kernel = legalized.args[0]
-        return relax.Call(legalized.op, [kernel, replaced], legalized.attrs, legalized.ty_args)
+        kernel_operands = relax.Tuple([operands[place] for place in places])
+        kernel = kernel_call.args[0]
+        return relax.Call(
+            kernel_call.op, [kernel, kernel_operands], kernel_call.attrs, kernel_call.ty_args
+        )
 
-    def add(self, call: relax.Call, key: int, legalized: relax.Expr) -> None:
-        """Keep what a call is, if that is a kernel of nothing but the operands of the call."""
-        if not isinstance(legalized, relax.Call):
+    def add(self, call: relax.Call, key: int, kernel_call: relax.Expr) -> None:
+        """Cache a kernel call if all of its operands are operands of the op call."""
+        if not isinstance(kernel_call, relax.Call):
             return
-        if getattr(legalized.op, "name", "") != "relax.call_tir" or len(legalized.args) != 2:  # noqa: PLR2004
+        if getattr(kernel_call.op, "name", "") != "relax.call_tir" or len(kernel_call.args) != 2:  # noqa: PLR2004
             return
         operands = list(map(_hash_reference, _flatten_tuples(call.args)))
-        taken = list(map(_hash_reference, legalized.args[1].fields))
-        if set(taken).issubset(operands):
-            self._calls[key] = (call, legalized, list(map(operands.index, taken)))
+        kernel_operands = list(map(_hash_reference, kernel_call.args[1].fields))
+        if set(kernel_operands).issubset(operands):
+            self._calls[key] = (call, kernel_call, list(map(operands.index, kernel_operands)))
 
 
 _latest: list[_SharedCalls] = []
-"""Those of the builder of the pass that runs; a pass has one for the whole module."""
+"""The calls of the current builder; a pass has one for the whole module."""
 
 
 def share_legalizations() -> None:
-    """Have each op legalized once for equal calls. Ops that are registered later are left alone."""
+    """Register the cached legalization of each op; ops registered later are not covered."""
     for name in tvm.ir.Op.list_op_names():
         op = tvm.ir.Op.get(name)
         if op.has_attr(_LEGALIZE) and (legalize := op.get_attr(_LEGALIZE)) is not None:
@@ -73,7 +75,7 @@ def share_legalizations() -> None:
 
 @contextmanager
 def legalize_constants_only() -> Iterator[None]:
-    """Leave calls of variables as they are, as `FoldConstant` cannot compute them."""
+    """Skip calls with variables as operands, which `FoldConstant` cannot fold."""
     token = _only_constants.set(True)
     try:
         yield
@@ -82,7 +84,7 @@ def legalize_constants_only() -> Iterator[None]:
 
 
 def _share_kernels(legalize: Legalization) -> Legalization:
-    """Return a function that legalizes an op, and takes the kernels of equal calls."""
+    """Wrap the legalization of an op: reuse the kernels of equal calls."""
 
     def legalize_once(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if _only_constants.get() and any(
@@ -91,19 +93,19 @@ def _share_kernels(legalize: Legalization) -> Legalization:
             return call
         if not _latest or not _latest[0].builder.same_as(builder):
             _latest[:] = [_SharedCalls(builder)]
-        shared, key = _latest[0], tvm_ffi.structural_hash(call, map_free_vars=True)
-        if (known := shared.find(call, key)) is not None:
-            return known
-        legalized = legalize(builder, call)
+        shared_calls, key = _latest[0], tvm_ffi.structural_hash(call, map_free_vars=True)
+        if (cached_call := shared_calls.find(call, key)) is not None:
+            return cached_call
+        kernel_call = legalize(builder, call)
         if all(map(_is_static, (call, *_flatten_tuples(call.args)))):
-            shared.add(call, key, legalized)
-        return legalized
+            shared_calls.add(call, key, kernel_call)
+        return kernel_call
 
     return legalize_once
 
 
 def _flatten_tuples(arguments: Sequence[relax.Expr]) -> list[relax.Expr]:
-    """Return arguments, and in place of tuples their fields."""
+    """Flatten tuples among arguments."""
     leaves: list[relax.Expr] = []
     for argument in arguments:
         if isinstance(argument, relax.Tuple):
@@ -114,7 +116,7 @@ def _flatten_tuples(arguments: Sequence[relax.Expr]) -> list[relax.Expr]:
 
 
 def _is_static(value: relax.Expr) -> bool:
-    """Tell whether a value is a tensor, or several, of constant sizes, or is itself constant."""
+    """Tell whether a value is of static shape, or constant."""
     if isinstance(value, relax.ShapeExpr):
         return all(isinstance(size, tvm.tirx.IntImm) for size in value.values)
     if isinstance(value.ty, relax.TensorType | relax.TupleType):
@@ -130,5 +132,5 @@ def _has_static_sizes(ty: tvm.ir.Type) -> bool:
 
 
 def _hash_reference(value: relax.Expr) -> int:
-    """Return a number that two references to one expression have in common."""
+    """Hash an expression by identity."""
     return hash(value)

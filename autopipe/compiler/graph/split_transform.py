@@ -1,4 +1,4 @@
-"""Splits a function in work on weights and the rest, as TVM's `LiftTransformParams` does.
+"""Split a function into work on weights and the rest, as TVM's `LiftTransformParams` does.
 
 TVM's pass visits the type of the tuple of all weights at each use of one: its time is quadratic.
 Here it is linear, and the result is the same. Only graphs of one function without branches, whose
@@ -28,11 +28,11 @@ _LEAVES: Final = (tvm.ir.GenericConst, tvm.ir.GlobalVar, relax.ShapeExpr, relax.
 
 
 class NotSplitError(Exception):
-    """A function is of a form that only TVM's pass splits."""
+    """The form of a function is supported by TVM's pass only."""
 
 
 def split_transform(function: relax.Function) -> tuple[relax.Function, relax.Function]:
-    """Return a function without the work on its weights, and the function of that work.
+    """Split a function; return it without the work on its weights, and a function of that work.
 
     Raises NotSplitError.
     """
@@ -40,26 +40,30 @@ def split_transform(function: relax.Function) -> tuple[relax.Function, relax.Fun
     weights = list(function.params[count:])
     if any(map(_has_symbols, (param.ty for param in function.params))):
         raise NotSplitError
-    constant, lifted, read = set(weights), set(weights), set[relax.Var]()
+    constant_variables, lifted_variables, read_variables = (
+        set(weights),
+        set(weights),
+        set[relax.Var](),
+    )
     work: list[relax.VarBinding] = []
     for block in function.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding) or not _is_flat(binding.value):
                 raise NotSplitError
             variables = relax.analysis.free_vars(binding.value)
-            if _is_lifted(block, binding, variables, constant):
+            if _is_lifted(block, binding, variables, constant_variables):
                 work.append(binding)
-                constant.add(binding.var)
-                if not lifted.isdisjoint(variables):
-                    lifted.add(binding.var)
+                constant_variables.add(binding.var)
+                if not lifted_variables.isdisjoint(variables):
+                    lifted_variables.add(binding.var)
             else:
-                read.update(variables)
-    if not isinstance(function.body.body, relax.Var) or function.body.body in constant:
+                read_variables.update(variables)
+    if not isinstance(function.body.body, relax.Var) or function.body.body in constant_variables:
         raise NotSplitError
-    outputs = [weight for weight in weights if weight in read]
-    outputs += [one.var for one in work if one.var in lifted and one.var in read]
-    rest = _drop_work(function, [*function.params[:count]], outputs, lifted)
-    return rest, _TransformBuilder(weights).build(work, outputs)
+    outputs = [weight for weight in weights if weight in read_variables]
+    outputs += [b.var for b in work if b.var in lifted_variables and b.var in read_variables]
+    remaining_function = _drop_work(function, [*function.params[:count]], outputs, lifted_variables)
+    return remaining_function, _TransformBuilder(weights).build(work, outputs)
 
 
 def _is_lifted(
@@ -68,7 +72,7 @@ def _is_lifted(
     variables: list[relax.Var],
     constant: set[relax.Var],
 ) -> bool:
-    """Tell whether a value reads nothing that is known only when the model runs."""
+    """Tell whether a value is constant at compile time, given constant weights."""
     return (
         isinstance(block, relax.DataflowBlock)
         and constant.issuperset(variables)
@@ -78,7 +82,7 @@ def _is_lifted(
 
 
 def _has_symbols(ty: tvm.ir.Type) -> bool:
-    """Tell whether a type has sizes that are no numbers."""
+    """Tell whether a type has dynamic sizes."""
     if isinstance(ty, relax.TupleType):
         return any(map(_has_symbols, ty.fields))
     if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
@@ -87,7 +91,7 @@ def _has_symbols(ty: tvm.ir.Type) -> bool:
 
 
 def _is_flat(value: relax.Expr) -> bool:
-    """Tell whether all that a value reads are its operands."""
+    """Tell whether a value has no nested function or branch."""
     if isinstance(value, relax.Call):
         is_named = isinstance(value.op, tvm.ir.Op | tvm.ir.GlobalVar)
         is_barrier = getattr(value.op, "name", "") == "relax.builtin.stop_lift_params"
@@ -105,62 +109,62 @@ def _drop_work(
     function: relax.Function,
     inputs: list[relax.Var],
     outputs: list[relax.Var],
-    lifted: set[relax.Var],
+    lifted_variables: set[relax.Var],
 ) -> relax.Function:
-    """Return a function that takes the outputs of the work on weights in place of the weights."""
-    given = {variable: relax.Var(variable.name, variable.ty) for variable in outputs}
+    """Rewrite a function to take the results of the work on weights instead of the weights."""
+    new_params = {variable: relax.Var(variable.name, variable.ty) for variable in outputs}
     blocks = [
-        type(block)([one for one in block.bindings if one.var not in lifted])
+        type(block)([binding for binding in block.bindings if binding.var not in lifted_variables])
         for block in function.body.blocks
     ]
     body = tvm_ffi.structural_map(
-        relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: given.get(var, var))
+        relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: new_params.get(var, var))
     )
-    params = [*inputs, *given.values()]
+    params = [*inputs, *new_params.values()]
     return relax.Function(params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
 class _TransformBuilder:
-    """Writes the function that takes a tuple of weights."""
+    """Builds the function that takes a tuple of weights."""
 
     def __init__(self, weights: list[relax.Var]) -> None:
         self._builder = relax.BlockBuilder()
-        self._params = relax.Var("model_params", relax.TupleType([one.ty for one in weights]))
-        self._places: Mapping[relax.Var, int] = {one: at for at, one in enumerate(weights)}
-        self._made: dict[relax.Var, relax.Var] = {}
+        self._params = relax.Var("model_params", relax.TupleType([var.ty for var in weights]))
+        self._places: Mapping[relax.Var, int] = {var: at for at, var in enumerate(weights)}
+        self._variables: dict[relax.Var, relax.Var] = {}
         self._bindings: list[relax.VarBinding] = []
 
     def build(self, work: list[relax.VarBinding], outputs: list[relax.Var]) -> relax.Function:
-        """Return the function that does the work and returns a tuple of the outputs.
+        """Build the function that does the work and returns a tuple of the outputs.
 
-        If these are all weights as they are, it returns the tuple that it takes.
+        If these are all weights unchanged, it returns its parameter.
         """
         if list(map(self._places.get, outputs)) == list(range(len(self._places))):
             return self._build_function(relax.SeqExpr([], self._params))
         for binding in work:
             value = self._replace(binding.value)
             variable = relax.DataflowVar(binding.var.name, binding.var.ty)
-            self._made[binding.var] = variable
+            self._variables[binding.var] = variable
             self._bindings.append(relax.VarBinding(variable, value))
         result = self._builder.normalize(relax.Tuple(list(map(self._replace, outputs))))
-        returned = relax.Var("output_tuple", relax.TupleType(list(result.ty.fields)))
-        self._bindings.append(relax.VarBinding(returned, result))
-        block = relax.DataflowBlock(_drop_unread(self._bindings, returned))
-        return self._build_function(relax.SeqExpr([block], returned))
+        output = relax.Var("output_tuple", relax.TupleType(list(result.ty.fields)))
+        self._bindings.append(relax.VarBinding(output, result))
+        block = relax.DataflowBlock(_drop_unread(self._bindings, output))
+        return self._build_function(relax.SeqExpr([block], output))
 
     def _build_function(self, body: relax.SeqExpr) -> relax.Function:
-        made = self._builder.normalize(body)
-        function = relax.Function([self._params], made, body.body.ty)
+        new_body = self._builder.normalize(body)
+        function = relax.Function([self._params], new_body, body.body.ty)
         return function.with_attr(COUNT, 0).with_attr("global_symbol", TRANSFORM)
 
     def _replace(self, value: relax.Expr) -> relax.Expr:
-        """Return a value that reads the variables of the new function."""
+        """Rewrite a value to read the variables of the new function."""
         if isinstance(value, relax.Var):
-            return self._made[value] if value in self._made else self._bind_weight(value)
+            return self._variables[value] if value in self._variables else self._bind_weight(value)
         if isinstance(value, relax.Call):
             arguments = list(map(self._replace, value.args))
-            made = relax.Call(value.op, arguments, value.attrs, value.ty_args, value.span)
-            return self._builder.normalize(made)
+            new_call = relax.Call(value.op, arguments, value.attrs, value.ty_args, value.span)
+            return self._builder.normalize(new_call)
         if isinstance(value, relax.Tuple):
             return self._builder.normalize(relax.Tuple(list(map(self._replace, value.fields))))
         if isinstance(value, relax.TupleGetItem):
@@ -169,7 +173,7 @@ class _TransformBuilder:
         return value
 
     def _bind_weight(self, weight: relax.Var) -> relax.Var:
-        """Return a variable for one use of a weight."""
+        """Bind a variable for one use of a weight."""
         name = self._builder.get_unique_name(weight.name)
         variable = relax.DataflowVar(name, weight.ty)
         item = relax.TupleGetItem(self._params, self._places[weight])
@@ -178,10 +182,10 @@ class _TransformBuilder:
 
 
 def _drop_unread(bindings: list[relax.VarBinding], result: relax.Var) -> list[relax.VarBinding]:
-    """Return the bindings that a result depends on."""
-    read, kept = {result}, list[relax.VarBinding]()
+    """Remove the bindings that a result does not depend on."""
+    read, read_bindings = {result}, list[relax.VarBinding]()
     for binding in reversed(bindings):
         if binding.var in read:
             read.update(relax.analysis.free_vars(binding.value))
-            kept.append(binding)
-    return kept[::-1]
+            read_bindings.append(binding)
+    return read_bindings[::-1]

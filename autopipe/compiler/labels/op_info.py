@@ -186,7 +186,7 @@ class _DescribedCalls:
         return info
 
     def _describe(self, value: relax.Expr, call: relax.Call, *, is_whole: bool) -> CallInfo:
-        op = describe_legalized_op(value, call, self._ops, whole=is_whole)
+        op = describe_legalized_op(value, call, self._ops, is_whole=is_whole)
         return CallInfo(op, _read_pattern(self._module, call))
 
 

@@ -1,4 +1,4 @@
-"""Compute once, at compile time, what depends on weights alone."""
+"""Evaluate the part of a graph that depends on weights alone, once at compile time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -1,11 +1,11 @@
-"""A function beside `main` that computes outputs of a model in memory of its caller.
+"""Add a function `main_into` that writes the outputs of a model to memory of its caller.
 
     main(x, w):                            main_into(x, w, into_0):
       y = call_tir(matmul, (x, w))           y = call_tir_inplace(matmul, (x, w, into_0), [2])
       return y                               return y
 
-Both call the same kernels. `main_into` takes a tensor for each output and returns what `main`
-does: the tensor itself where a kernel writes to it, and elsewhere another one, such as an input.
+Both call the same kernels. `main_into` takes a tensor for each output and returns the results of
+`main`: the tensor itself where a kernel writes to it, otherwise another one, such as an input.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ from autopipe.compiler.pass_state import LinkState
 from autopipe.compiler.target.target import backend_of
 
 WORTH: Final = 256 << 10
-"""Bytes of outputs from which on a copy takes more than 10 us."""
+"""Bytes of outputs from which a copy takes more than 10 us."""
 
 
 def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
-    """Return a module with `main_into`, where outputs of fixed shapes are large enough for it.
+    """Add `main_into` to a module whose outputs have static shapes and are large enough.
 
-    One that takes sizes has none: its callers do not know what it returns. A GPU's outputs are in
-    memory that callers do not have.
+    A model with dynamic shapes has none: its callers do not know output shapes. A GPU's outputs are
+    in device memory.
     """
     if not backend_of(state.target).runs_on_host:
         return module
@@ -39,33 +39,35 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
         return module
     if any(isinstance(param.ty, relax.ShapeType) for param in main.params):
         return module
-    called = {
+    kernel_results = {
         binding.var for binding in list_bindings(main) if find_callee(binding.value) is not None
     }
-    written = {var: place for place, var in reversed([*enumerate(outputs)]) if var in called}
-    if sum(_count_bytes(var.ty) for var in written) < WORTH:
+    places_by_output = {
+        var: place for place, var in reversed([*enumerate(outputs)]) if var in kernel_results
+    }
+    if sum(_count_bytes(var.ty) for var in places_by_output) < WORTH:
         return module
     tensors = [relax.Var(f"into_{place}", var.ty) for place, var in enumerate(outputs)]
-    destinations = {var: tensors[place] for var, place in written.items()}
+    destinations = {var: tensors[place] for var, place in places_by_output.items()}
     body = _Destinations(module, destinations).visit_expr(main.body)
     attributes = {**dict(main.attrs or {}), "global_symbol": MAIN_INTO}
     function = relax.Function([*main.params, *tensors], body, main.ret_ty, main.is_pure)
-    added = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
-    added[MAIN_INTO] = function.with_attr(attributes)
-    return added
+    extended_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    extended_module[MAIN_INTO] = function.with_attr(attributes)
+    return extended_module
 
 
 def _list_outputs(main: relax.Function) -> list[relax.Var] | None:
-    """Return what a function returns, tensor by tensor; None where something is no variable."""
-    values: dict[relax.Expr, relax.Expr] = {one.var: one.value for one in list_bindings(main)}
+    """List the variables of a function's results; None if a result is no variable."""
+    values: dict[relax.Expr, relax.Expr] = {b.var: b.value for b in list_bindings(main)}
 
     def resolve(value: relax.Expr) -> relax.Expr:
         while isinstance(bound := values.get(value), relax.Var | relax.Tuple):
             value = bound
         return value
 
-    returned = resolve(main.body.body)
-    fields = returned.fields if isinstance(returned, relax.Tuple) else [returned]
+    result = resolve(main.body.body)
+    fields = result.fields if isinstance(result, relax.Tuple) else [result]
     outputs = [out for field in fields if isinstance(out := resolve(field), relax.Var)]
     return outputs if len(outputs) == len(fields) else None
 
@@ -83,7 +85,7 @@ def _count_bytes(kind: relax.TensorType) -> int:
 
 @mutator
 class _Destinations(PyExprMutator):
-    """Gives kernels the tensors to write to."""
+    """Passes destination tensors to kernels."""
 
     def __init__(self, module: tvm.IRModule, destinations: Mapping[relax.Var, relax.Var]) -> None:
         super().__init__(module)
@@ -94,8 +96,8 @@ class _Destinations(PyExprMutator):
         if into is None:
             super().visit_var_binding_(binding)
             return
-        kernel, given, *sizes = binding.value.args
-        arguments = [*self.visit_expr(given).fields, into]
+        kernel, operands, *sizes = binding.value.args
+        arguments = [*self.visit_expr(operands).fields, into]
         call = relax.op.call_tir_inplace(
             kernel, arguments, [len(arguments) - 1], binding.value.ty_args[0], *sizes
         )

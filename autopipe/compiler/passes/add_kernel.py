@@ -1,4 +1,4 @@
-"""Add a kernel to a model without any, as an identity is."""
+"""Add a kernel to a model without any, such as an identity."""
 
 import tvm
 from tvm import tirx
@@ -7,14 +7,14 @@ from autopipe.compiler.module_io import list_prim_funcs
 
 
 def add_kernel(module: tvm.IRModule) -> tvm.IRModule:
-    """Add a PrimFunc that does nothing to a module without any, as that of an identity is.
+    """Add an empty PrimFunc to a module without any, such as an identity.
 
-    TVM would give the linker a file of C in the place of an object file.
+    Otherwise TVM would pass a C file instead of an object file to the linker.
     """
     if any(list_prim_funcs(module)):
         return module
-    added = tvm.IRModule(dict(module.functions_items()))
-    added["nothing"] = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr(
+    extended_module = tvm.IRModule(dict(module.functions_items()))
+    extended_module["nothing"] = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr(
         {"global_symbol": "nothing", "tirx.is_scheduled": True}
     )
-    return added
+    return extended_module

@@ -1,4 +1,4 @@
-"""Puts what computes a size before what has it.
+"""Order the computation of data-dependent sizes before their uses.
 
 TVM's fusion orders bindings by the tensors that they read. A size is no tensor:
 
@@ -6,7 +6,7 @@ TVM's fusion orders bindings by the tensors that they read. A size is no tensor:
     y = call_tir(fill, x): Tensor([n])      ->     match_cast(to_shape(counted), Shape([n]))
     match_cast(to_shape(counted), Shape([n]))      y = call_tir(fill, x): Tensor([n])
 
-On the left, memory for `y` would be asked for before `n` is known.
+On the left, memory for `y` would be allocated before `n` is known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,24 +20,24 @@ from autopipe.compiler.graph.calls import graph_functions
 
 
 def compute_sizes_first(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a module in whose `main` each size that is computed is known where it is used.
+    """Sort bindings so that each data-dependent size is defined before its uses.
 
     All other bindings stay in their order.
     """
-    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    sorted_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for variable, function in graph_functions(module):
         if FOUND_SIZES not in (function.attrs or {}):
             continue
         blocks = [_sort_bindings(block) for block in function.body.blocks]
         body = relax.SeqExpr(blocks, function.body.body)
-        changed.update_func(
+        sorted_module.update_func(
             variable,
             relax.Function(
                 function.params, body, function.ret_ty, function.is_pure, function.attrs,
                 function.span,
             ),
         )  # fmt: skip
-    return changed
+    return sorted_module
 
 
 def _sort_bindings(block: relax.BindingBlock) -> relax.BindingBlock:
@@ -47,17 +47,17 @@ def _sort_bindings(block: relax.BindingBlock) -> relax.BindingBlock:
         for var in _list_definitions(binding):
             makers.setdefault(var, place)
     order: list[int] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
 
     def put(place: int) -> None:
-        seen.add(place)
+        visited.add(place)
         for var in _list_uses(bindings[place]):
-            if (maker := makers.get(var)) is not None and maker not in seen:
+            if (maker := makers.get(var)) is not None and maker not in visited:
                 put(maker)
         order.append(place)
 
     for place in range(len(bindings)):
-        if place not in seen:
+        if place not in visited:
             put(place)
     if order == sorted(order):
         return block
@@ -65,7 +65,7 @@ def _sort_bindings(block: relax.BindingBlock) -> relax.BindingBlock:
 
 
 def _list_definitions(binding: relax.Binding) -> Iterator[tvm.ir.Var]:
-    """Yield the variables that a binding defines: a tensor, or sizes too."""
+    """Yield the variables that a binding defines: a tensor, and sizes."""
     yield binding.var
     if isinstance(binding, relax.MatchCast):
         yield from _list_variables(binding.ty)
@@ -76,6 +76,6 @@ def _list_uses(binding: relax.Binding) -> Sequence[tvm.ir.Var]:
 
 
 def _list_variables(node: tvm.ir.Node) -> list[tvm.ir.Var]:
-    found: list[tvm.ir.Var] = []
-    tvm_ffi.structural_walk(node, (tvm.ir.Var, found.append))
-    return found
+    variables: list[tvm.ir.Var] = []
+    tvm_ffi.structural_walk(node, (tvm.ir.Var, variables.append))
+    return variables

@@ -1,10 +1,10 @@
-"""Converts the layouts of a Relax module, and reports which transposes are left.
+"""Convert the layouts of a Relax module, and report the remaining transposes.
 
-Example: `{"conv2d": ["NHWC", "HWIO"]}` turns data [1, 64, 56, 56] (NCHW) into [1, 56, 56, 64] and
-the kernel [64, 64, 3, 3] (OIHW) into [3, 3, 64, 64]. Between two convolutions no transpose is left,
-only one before the first and one behind the last; the kernel is transposed once, by the build.
+Example: `{"conv2d": ["NHWC", "HWIO"]}` converts data [1, 64, 56, 56] (NCHW) to [1, 56, 56, 64] and
+the kernel [64, 64, 3, 3] (OIHW) to [3, 3, 64, 64]. Between two convolutions no transpose is left,
+only one before the first and one after the last; the kernel is transposed once, by the build.
 
-`propagate_layouts` goes through the graph by TVM's rules. Ops without a layout of their own take
+`propagate_layouts` visits the graph with TVM's rules. Layout-agnostic ops take
 the layout of their input. If a rule fails on a model, each op is converted by itself instead.
 """
 
@@ -32,7 +32,7 @@ ONE_LAYOUT = {
     "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
     "relax.nn.conv3d_transpose": ("NCDHW", "IODHW"),
 }
-"""Ops that TVM converts to any layout, but can compute in this layout of data and kernel only."""
+"""Ops that TVM converts to any layout, but computes in this layout of data and kernel only."""
 
 Report = Callable[[str], None]
 
@@ -41,7 +41,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LayoutReport:
-    """The layouts that a module computes in."""
+    """The layouts of a module's ops."""
 
     layouts: Mapping[str, Mapping[str, int]]
     """Number of ops by op and data layout, such as `{"nn.conv2d": {"NHWC": 53}}`."""
@@ -50,32 +50,34 @@ class LayoutReport:
 
 
 def convert_layout(
-    module: tvm.IRModule, desired: Mapping[str, Sequence[str]], warn: Report
+    module: tvm.IRModule, desired_layouts: Mapping[str, Sequence[str]], warn: Report
 ) -> tvm.IRModule:
-    """Return the module with ops in the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
-    wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired.items()}
+    """Convert ops to the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
+    wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired_layouts.items()}
     module = rewrite_graph(_FullRank(module), module)
     if list_contents(module).isdisjoint(wishes):
         return module
     try:
-        seen, hidden = hide_ops(module)
-        converted = restore_ops(propagate_layouts(seen, wishes), hidden)
-        if not list_contents(converted).isdisjoint(ONE_LAYOUT):
-            converted = rewrite_graph(_Materialize(converted, ONE_LAYOUT), converted)
-        stuck = list_unlegalized_ops(legalize_ops(collect_distinct_calls(converted)))
+        visible_module, hidden_calls = hide_ops(module)
+        converted_module = restore_ops(propagate_layouts(visible_module, wishes), hidden_calls)
+        if not list_contents(converted_module).isdisjoint(ONE_LAYOUT):
+            converted_module = rewrite_graph(
+                _Materialize(converted_module, ONE_LAYOUT), converted_module
+            )
+        stuck = list_unlegalized_ops(legalize_ops(collect_distinct_calls(converted_module)))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
     except (ModelError, RuntimeError, LookupError, TypeError, ValueError) as error:
         stuck = ["?"]
         reason = str(error).strip().splitlines()[-1]
     if not stuck:
         _LOG.info("layouts are propagated through the graph")
-        return converted
+        return converted_module
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
     return rewrite_graph(_Materialize(module, wishes), module)
 
 
 def count_layouts(module: tvm.IRModule) -> LayoutReport:
-    """Count the layouts and transposes of the graph, after work on weights was lifted out of it."""
+    """Count the layouts and transposes of a graph whose work on weights was lifted."""
     layouts: dict[str, Counter[str]] = {}
     transposes = 0
     for _, function in graph_functions(module):
@@ -100,8 +102,8 @@ def _read_rank(expr: relax.Expr) -> int:
 class _FullRank(PyExprMutator):
     """Give both sides of a broadcast the same rank, which layout inference needs.
 
-    ONNX writes a scale per channel as (C, 1, 1). TVM can not carry a layout through the product of
-    that with (N, C, H, W), and puts a transpose before and after it.
+    ONNX writes a scale per channel as (C, 1, 1). TVM cannot propagate a layout through the product
+    of that with (N, C, H, W), and puts a transpose before and after it.
     """
 
     BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -127,7 +129,7 @@ class _FullRank(PyExprMutator):
 
 @mutator
 class _Materialize(PyExprMutator):
-    """Put transposes before and after each op that has a desired layout; change nothing else."""
+    """Insert transposes before and after each op that has a desired layout; change nothing else."""
 
     def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
         super().__init__(module)

@@ -1,7 +1,7 @@
-"""Drops what TVM notes of the layout of buffers whose sizes are open.
+"""Remove TVM's layout annotation from buffers of dynamic shape.
 
-Passes that rename the open sizes of a PrimFunc forget the layouts: what is noted there is then of
-no size that the PrimFunc knows, and it can not be compiled. A buffer is row-major without.
+Passes that rename the dynamic sizes of a PrimFunc do not rename them in layouts: these then refer
+to undefined sizes, and the PrimFunc cannot be compiled. Without a layout a buffer is row-major.
 """
 
 import tvm
@@ -12,7 +12,7 @@ from autopipe.compiler.module_io import list_prim_funcs
 
 
 def drop_buffer_layouts(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with no layouts in PrimFuncs with open sizes."""
+    """Remove layouts from the buffers of PrimFuncs with dynamic shapes."""
     for name, function in list_prim_funcs(module):
         if _is_open(function):
             plain = structural_map(function, (tirx.BufferType, _drop_layout))

@@ -1,13 +1,13 @@
-"""Leaves out the taps of convolutions that only ever read padding.
+"""Remove the taps of convolutions that only read padding.
 
-A DeepLab head looks around with dilations of 12, 24 and 36. At 16 x 16 pixels, which is what is
-left of 256 x 256, a 3x3 kernel with dilation 36 and as much padding reads rows -36 to -21, 0 to 15
-and 36 to 51: only the middle row of taps meets the image, and the convolution is a 1x1.
+A DeepLab head has dilations of 12, 24 and 36. At 16 x 16 pixels (from an image of 256 x 256) a 3x3
+kernel with dilation 36 and as much padding reads rows -36 to -21, 0 to 15 and 36 to 51: only the
+middle row of taps reads the image, and the convolution is a 1x1.
 
     conv2d(x, w[256, 960, 3, 3], padding 36, dilation 36)    becomes    conv2d(x, w[:, :, 1:2, 1:2])
 
-Taps at the start that are left out take one dilation of the padding before with them, those at the
-end one of the padding after, so results stay where they are.
+Each removed tap at the start reduces the padding before by one dilation, each at the end the
+padding after, so results keep their positions.
 """
 
 from collections.abc import Sequence
@@ -24,39 +24,41 @@ from autopipe.compiler.graph.rewrite import rewrite_graph
 
 @dataclass(frozen=True, slots=True)
 class LiveTaps:
-    """Which taps along an axis read the image, and the padding that they need."""
+    """The taps along an axis that read the image, and the padding that they need."""
 
     begin: int
     end: int
-    """One behind the last."""
+    """Exclusive end."""
     pad: tuple[int, int]
     """Before and after."""
     dilation: int
-    """1 where one tap is left: nothing lies between them then."""
+    """1 for a single tap."""
 
     @classmethod
     def of(
         cls, size: int, taps: int, stride: int, dilation: int, pad: tuple[int, int]
     ) -> "LiveTaps":
-        """Return those of an axis of `size` elements; all of them where nothing can be left out."""
+        """Compute the live taps of an axis of `size` elements; all taps if none can be removed."""
         span = size + sum(pad) - dilation * (taps - 1) - 1
-        last = span // stride * stride  # what the first tap of the last result adds to the first
+        last = (
+            span // stride * stride
+        )  # offset of the last result's first tap from the first result's
         live = [
             tap for tap in range(taps)
             if (at := tap * dilation - pad[0]) < size and at + last >= 0
         ]  # fmt: skip
-        whole = cls(0, taps, pad, dilation)
+        all_taps = cls(0, taps, pad, dilation)
         if span < 0 or not live or len(live) == taps:
-            return whole
+            return all_taps
         begin, end = live[0], live[-1] + 1
-        rest = pad[0] - begin * dilation, pad[1] - (taps - end) * dilation
-        if min(rest) < 0:
-            return whole
-        return cls(begin, end, rest, dilation if end - begin > 1 else 1)
+        remaining_pad = pad[0] - begin * dilation, pad[1] - (taps - end) * dilation
+        if min(remaining_pad) < 0:
+            return all_taps
+        return cls(begin, end, remaining_pad, dilation if end - begin > 1 else 1)
 
 
 def drop_dead_taps(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with convolutions of the taps that read their image."""
+    """Reduce convolutions to the taps that read their image."""
     return rewrite_graph(_Convolutions(module), module)
 
 
@@ -78,7 +80,7 @@ class _Convolutions(PyExprMutator):
 
 
 def _find_live_taps(call: relax.Call) -> Sequence[LiveTaps]:
-    """Return the live taps along each axis, none for what stays as it is."""
+    """Return the live taps along each axis; empty if no tap can be removed."""
     name, attrs = getattr(call.op, "name", ""), call.attrs
     if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
         return ()
@@ -86,12 +88,12 @@ def _find_live_taps(call: relax.Call) -> Sequence[LiveTaps]:
     if not (data and weight):
         return ()
     space, pads = len(data) - 2, [int(n) for n in attrs.padding]
-    found = [
+    axes = [
         LiveTaps.of(
             data[2 + i], weight[2 + i], int(attrs.strides[i]), int(attrs.dilation[i]),
             (pads[i], pads[i + space]),
         )
         for i in range(space)
     ]  # fmt: skip
-    taps = [axis.end - axis.begin for axis in found]
-    return () if taps == list(weight[2:]) else found
+    taps = [axis.end - axis.begin for axis in axes]
+    return () if taps == list(weight[2:]) else axes

@@ -1,7 +1,7 @@
-"""Fuse ops to groups of one kernel each, and keep what is known of each op.
+"""Fuse ops to groups of one kernel each, and keep the op information.
 
-Fusion names variables anew. So ops and labels are read by name before it, and are found again by
-what a call computes.
+Fusion renames variables. So ops and labels are read by name before it, and are matched with calls
+by their computation.
 """
 
 import logging
@@ -21,13 +21,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def name_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
-    """Give each variable a unique name; `state` keeps the op and the label of each."""
+    """Rename variables uniquely; `state` keeps the op and the label of each."""
     module, state.ops, state.labels = op_info.name_ops(module)
     return module
 
 
 def match_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
-    """Find the op that each call of a legalized kernel computes; the module stays as it is.
+    """Find the op of each call of a legalized kernel; the module stays unchanged.
 
     Raises ModelError for ops that have no kernel.
     """
@@ -38,17 +38,17 @@ def match_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
 
 
 def fuse_ops(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
-    """Return the module with a function for each group of ops that becomes one kernel."""
+    """Group the ops of a module to functions, each of which becomes one kernel."""
     labels = CallLabels(module, state.labels)
-    fused = fuse_mergeable(
-        module, lambda given: fuse_calls(given, state.ops, state.calls, state.scope, state.pays)
+    fused_module = fuse_mergeable(
+        module, lambda m: fuse_calls(m, state.ops, state.calls, state.scope, state.pays)
     )
-    state.infos = op_info.describe_functions(fused, state.calls)
+    state.infos = op_info.describe_functions(fused_module, state.calls)
     for name, info in state.infos.items():
         _LOG.info("kernel %s: %s", name, ", ".join(info.names))
-    return labels.apply(fused)
+    return labels.apply(fused_module)
 
 
 def describe_kernels(module: tvm.IRModule, state: LowerState) -> tvm.IRModule:
-    """Return the module with the ops of each kernel as an attribute of it."""
+    """Attach the op information of each kernel as an attribute."""
     return op_info.attach_op_infos(module, state.infos)

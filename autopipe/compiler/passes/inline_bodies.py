@@ -1,14 +1,14 @@
-"""Puts short bodies of loops and branches where they are called.
+"""Inline short bodies of loops and branches.
 
-TVM's virtual machine needs microseconds to enter a function, to check what it is given, and to take
-apart what it returns: more than a small kernel takes. A loop is a chain of functions, each of which
-calls the one before it eight times. The first ones are put into their callers here:
+TVM's virtual machine needs microseconds to enter a function, to check its arguments, and to unpack
+its results: more than a small kernel takes. A loop is a chain of functions, each of which calls the
+one before it eight times. The first ones are inlined into their callers here:
 
     rounds(h) = body(... body(body(h)))          # before: 8 calls, 8 tuples
     rounds(h) = cell(... cell(cell(h)))          # after: cell is the kernel in the body
 
-The kernels stay what they are. A function that is left is not given what it would have to check:
-its callers are in the same module, and types were inferred through it.
+The kernels stay unchanged. The remaining functions do not check their arguments: their callers are
+in the same module, and types were inferred through them.
 """
 
 from collections import Counter
@@ -29,24 +29,26 @@ from autopipe.compiler.graph.calls import (
 from autopipe.compiler.graph.hoist import COUNT
 
 MOST: Final = 128
-"""Calls of kernels in a function that others were put into. So a chain of rounds stays short code,
-and the machine enters a function once in 64 rounds of one kernel."""
+"""Most calls of kernels in a function after inlining. So a chain of rounds stays short code, and
+the virtual machine enters a function once in 64 rounds of one kernel."""
 
 
 def inline_bodies(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with short bodies inlined. One without bodies is returned as it is."""
+    """Inline the short bodies of a module. One without bodies is returned unchanged."""
     variables = {str(variable.name_hint): variable for variable, _ in graph_functions(module)}
     functions = {str(variable.name_hint): body for variable, body in graph_functions(module)}
     if len(functions) == 1:
         return module
     for name in reversed(sort_callers_first(functions, "main")):
         functions[name] = _inline_calls(functions[name], functions, variables)
-    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    inlined_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for name, function in functions.items():
         trusting = function if name == "main" else function.with_attr(COUNT, 0)
-        changed.update_func(variables[name], trusting)
+        inlined_module.update_func(variables[name], trusting)
     cleanup = [transform.Normalize(), transform.CanonicalizeBindings()]
-    return tvm.transform.Sequential([*cleanup, transform.DeadCodeElimination(["main"])])(changed)
+    return tvm.transform.Sequential([*cleanup, transform.DeadCodeElimination(["main"])])(
+        inlined_module
+    )
 
 
 def _inline_calls(
@@ -54,40 +56,50 @@ def _inline_calls(
     functions: Mapping[str, relax.Function],
     variables: Mapping[str, tvm.ir.GlobalVar],
 ) -> relax.Function:
-    """Return a function with those that it calls, the shortest first, as long as there is room.
+    """Inline the callees of a function, the shortest first, up to `MOST` kernel calls.
 
-    One with kernels in both branches of a condition stays as it is: TVM 0.27 plans memory as if one
-    branch ran after the other, so that the second one would use what only the first one allocates.
+    A function with kernels in both branches of an `If` stays unchanged: TVM 0.27 plans memory as if
+    one branch ran after the other, so that the second one would use allocations of the first one.
     """
     if not _has_one_path(function.body):
         return function
-    called = Counter(str(call.op.name_hint) for call in list_function_calls(function))
+    call_counts = Counter(str(call.op.name_hint) for call in list_function_calls(function))
     sizes = {
-        name: len(list_callees(functions[name])) for name in called if _is_leaf(functions[name])
+        name: len(list_callees(functions[name]))
+        for name in call_counts
+        if _is_leaf(functions[name])
     }
-    size, taken = len(list_callees(function)), {}
+    size, inlined_functions = len(list_callees(function)), {}
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
-        size += called[name] * sizes[name]
+        size += call_counts[name] * sizes[name]
         if size <= MOST:
-            taken[variables[name]] = functions[name]
-    return _unify_sizes(function.inline_functions(taken)) if taken else function
+            inlined_functions[variables[name]] = functions[name]
+    return (
+        _unify_sizes(function.inline_functions(inlined_functions))
+        if inlined_functions
+        else function
+    )
 
 
 def _unify_sizes(function: relax.Function) -> relax.Function:
-    """Return a function in which sizes of what was inlined are its own, by their names.
+    """Replace the size variables of inlined code by those of the function, by name.
 
-    TVM copies what it inlines with new variables for open sizes, and does not say what they are. A
-    name means one size wherever it stands in a model.
+    TVM renews the variables of dynamic sizes in inlined code without a mapping. Within a model a
+    name refers to one size.
     """
-    own = {str(size.name): size for size in relax.analysis.defined_symbolic_vars(function)}
-    copied = {size: own[str(size.name)] for size in relax.analysis.free_symbolic_vars(function)}
-    if not copied:
+    sizes_by_name = {
+        str(size.name): size for size in relax.analysis.defined_symbolic_vars(function)
+    }
+    size_map = {
+        size: sizes_by_name[str(size.name)] for size in relax.analysis.free_symbolic_vars(function)
+    }
+    if not size_map:
         return function
-    return tvm_ffi.structural_map(function, (tirx.Var, lambda size: copied.get(size, size)))
+    return tvm_ffi.structural_map(function, (tirx.Var, lambda size: size_map.get(size, size)))
 
 
 def _has_one_path(body: relax.SeqExpr) -> bool:
-    """Tell whether a condition only decides if what is left is done, or nothing."""
+    """Tell whether kernels are in at most one branch of a final `If`, and nowhere after one."""
     bound = [binding.value for block in body.blocks for binding in block.bindings]
     if any(isinstance(value, relax.If) for value in bound[:-1]):
         return False
@@ -99,16 +111,16 @@ def _has_one_path(body: relax.SeqExpr) -> bool:
 
 
 def _has_calls(body: relax.SeqExpr) -> bool:
-    """Tell whether a branch calls anything, or chooses again."""
+    """Tell whether a branch has a call or another `If`."""
     bound = (binding.value for block in body.blocks for binding in block.bindings)
     return any(isinstance(value, relax.Call | relax.If) for value in bound)
 
 
 def _is_straight(function: relax.Function) -> bool:
-    """Tell whether a function only computes, without a condition."""
+    """Tell whether a function has no condition."""
     return all(isinstance(block, relax.DataflowBlock) for block in function.body.blocks)
 
 
 def _is_leaf(function: relax.Function) -> bool:
-    """Tell whether a function only computes, and calls no other one of the graph."""
+    """Tell whether a function has no condition and calls no other Relax function."""
     return _is_straight(function) and not list_function_calls(function)

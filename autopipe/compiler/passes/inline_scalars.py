@@ -1,15 +1,15 @@
-"""Makes plain numbers of constants with one element, where an elementwise op reads them.
+"""Convert constants of one element to scalars where elementwise ops read them.
 
-Exporters store the 3 of a hard swish as a tensor of shape [1] or [1, 1, 1, 1]. Such a tensor stands
-in the way of layouts, and would be an argument of a kernel:
+Exporters store the 3 of a hard swish as a tensor of shape [1] or [1, 1, 1, 1]. Such a tensor blocks
+layout propagation, and would be an argument of a kernel:
 
     multiply(const [1], x [1, 16, 24, 160])
 
-becomes a product with a number, which takes any layout and is part of the code.
+becomes a product with a scalar, which works in any layout and is part of the code.
 
-Of a number in the code TVM takes `x + 0` for x, which is wrong at -0, and `x * 0` for 0, which is
-wrong at infinities and NaN. So floats of zero that are added go the other way and become tensors,
-and `x * 0` becomes `x / inf`.
+With scalars TVM folds `x + 0` to x, which is wrong at -0, and `x * 0` to 0, which is wrong at
+infinities and NaN. So added float zeros are converted to tensors instead, and `x * 0` becomes
+`x / inf`.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ _BINARY: Final = frozenset(
 
 
 def inline_scalars(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with constants of one element as numbers, where that changes no shape."""
+    """Convert constants of one element to scalars where that changes no shape."""
     return rewrite_graph(_Numbers(module), module)
 
 
@@ -42,9 +42,9 @@ class _Numbers(PyExprMutator):
             return call
         left, right = call.args
         if call.op.name == "relax.multiply":
-            for one, zero in ((left, right), (right, left)):
+            for factor, zero in ((left, right), (right, left)):
                 if _is_float_zero(zero):
-                    return relax.op.divide(one, _to_scalar(_make_infinity(zero), one))
+                    return relax.op.divide(factor, _to_scalar(_make_infinity(zero), factor))
         if call.op.name == "relax.add" and any(map(_is_float_zero, call.args)):
             return relax.Call(
                 call.op, [_as_tensor(left, right), _as_tensor(right, left)], call.attrs
@@ -53,7 +53,7 @@ class _Numbers(PyExprMutator):
 
 
 def _make_infinity(zero: relax.Expr) -> relax.Expr:
-    """Return an infinity of the sign of a zero: numbers divided by it are those times zero."""
+    """Build an infinity of the sign of a zero: `x / infinity` equals `x * zero`."""
     sign = zero.value.numpy().astype("float64")
     return relax.const(np.copysign(np.inf, sign), str(zero.value.dtype))
 
@@ -65,18 +65,18 @@ def _is_float_zero(value: relax.Expr) -> bool:
     return array.size == 1 and float(array.reshape(())) == 0
 
 
-def _as_tensor(value: relax.Expr, other: relax.Expr) -> relax.Expr:
-    """Return a zero with one dimension where the other side has some; anything else as it is."""
-    shape = read_static_shape(other)
+def _as_tensor(value: relax.Expr, partner: relax.Expr) -> relax.Expr:
+    """Convert a scalar zero to one dimension if its partner has some; keep any other value."""
+    shape = read_static_shape(partner)
     if not _is_float_zero(value) or not shape or read_static_shape(value):
         return value
     return relax.const(value.value.numpy().reshape(1), str(value.value.dtype))
 
 
-def _to_scalar(value: relax.Expr, other: relax.Expr) -> relax.Expr:
-    """Return a constant of one element as a number, if the other side has all dimensions."""
-    shape = read_static_shape(other)
-    if not isinstance(value, GenericConst) or isinstance(other, GenericConst) or shape is None:
+def _to_scalar(value: relax.Expr, partner: relax.Expr) -> relax.Expr:
+    """Convert a constant of one element to a scalar, if its partner has as many dimensions."""
+    shape = read_static_shape(partner)
+    if not isinstance(value, GenericConst) or isinstance(partner, GenericConst) or shape is None:
         return value
     array = value.value.numpy()
     if array.size != 1 or not 0 < array.ndim <= len(shape):

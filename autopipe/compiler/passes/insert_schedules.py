@@ -1,4 +1,4 @@
-"""Put the scheduled body of each kernel in the place of its plain loops."""
+"""Replace the unscheduled loops of each kernel by its scheduled body."""
 
 import tvm
 
@@ -9,7 +9,7 @@ _SCHEDULED = {"tirx.is_scheduled": True}
 
 
 def insert_schedules(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
-    """Return the module with the `main` of each scheduled module as the kernel of its name."""
+    """Replace kernels by the `main` of the scheduled modules of their names."""
     module = tvm.IRModule(dict(module.functions_items()))
     names = {name for name, _ in list_prim_funcs(module)}
     for name, body in state.scheduled.items():

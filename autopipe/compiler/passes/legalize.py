@@ -1,4 +1,4 @@
-"""Turns Relax ops into PrimFuncs. Tuning, build and the work on weights all do it here."""
+"""Legalize Relax ops to PrimFuncs, for tuning, build and the work on weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import backend, transform
 
-from autopipe.compiler.arithmetic import (  # noqa: F401 - they register how ops are legalized
+from autopipe.compiler.arithmetic import (  # noqa: F401 - they register legalizations of ops
     extremes,
     filling,
     float_order,
@@ -21,21 +21,21 @@ from autopipe.compiler.graph.shared_legalization import share_legalizations
 from autopipe.errors import ModelError
 
 _OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
-"""Ops that the virtual machine has itself: they ask for sizes and compute nothing."""
+"""Ops of the virtual machine itself: they query sizes and compute nothing."""
 
 _GIVES_UP: Final = "TVM can not compute an op as this model uses it"
 
-share_legalizations()  # of what the modules of `arithmetic` registered, too
+share_legalizations()  # including those that the modules of `arithmetic` registered
 
 
 def legalize_ops(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with its ops as calls of PrimFuncs, for the current target of TVM.
+    """Legalize the ops of a module to calls of PrimFuncs, for the current target of TVM.
 
     Raises ModelError if TVM's code for an op is broken, as for `nn.pixel_shuffle`.
     """
     sequence = tvm.transform.Sequential(
         [
-            # `LegalizeOps` leaves alone what every kind of target computes in its own way
+            # `LegalizeOps` skips ops with target-specific implementations
             backend.DispatchSampling(),
             backend.DispatchSortScan(),
             transform.LegalizeOps({split_resize.RESIZE: split_resize.legalize_resize}),
@@ -57,11 +57,11 @@ def raise_model_errors() -> Iterator[None]:
         raise ModelError(f"{_GIVES_UP}: {reason}") from error
 
 
-def list_unlegalized_ops(legalized: tvm.IRModule) -> list[str]:
-    """Return the ops that did not become PrimFuncs, although TVM can compute them."""
-    functions = (function for _, function in graph_functions(legalized))
+def list_unlegalized_ops(module: tvm.IRModule) -> list[str]:
+    """List the ops that were not legalized although TVM has a legalization."""
+    functions = (function for _, function in graph_functions(module))
     calls = (binding.value for function in functions for binding in list_bindings(function))
     ops = {call.op for call in calls if isinstance(call, relax.Call)}
     names = (op.name for op in ops if isinstance(op, tvm.ir.Op) and op.has_attr("FLegalize"))
-    found = {name.removeprefix("relax.") for name in names if "relax.call_" not in name}
-    return sorted(found - _OF_SHAPES)
+    op_names = {name.removeprefix("relax.") for name in names if "relax.call_" not in name}
+    return sorted(op_names - _OF_SHAPES)

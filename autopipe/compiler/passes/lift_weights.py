@@ -1,4 +1,4 @@
-"""Lift what depends on weights alone out of `main`: layouts, packing and constants."""
+"""Lift the computation on weights alone out of `main`: layouts, packing and constants."""
 
 import tvm
 from tvm import relax
@@ -21,43 +21,55 @@ def lift_weights(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
             return _lift_at_once(module)
         except NotSplitError:
             pass
-    lifted = transform.LiftTransformParams()(drop_counts(module))
-    transforming = lifted[TRANSFORM].with_attr("global_symbol", TRANSFORM)
-    functions = dict(lifted.functions_items())
-    kept = {var: function for var, function in functions.items() if var.name_hint != TRANSFORM}
-    alone = {var: function for var, function in functions.items() if var.name_hint != "main"}
+    lifted_module = transform.LiftTransformParams()(drop_counts(module))
+    transforming = lifted_module[TRANSFORM].with_attr("global_symbol", TRANSFORM)
+    functions = dict(lifted_module.functions_items())
+    main_functions = {
+        var: function for var, function in functions.items() if var.name_hint != TRANSFORM
+    }
+    work_functions = {
+        var: function for var, function in functions.items() if var.name_hint != "main"
+    }
     dead_code = transform.DeadCodeElimination
-    rest = restore_counts(dead_code(["main"])(tvm.IRModule(kept)), module)
-    work = dead_code([TRANSFORM])(tvm.IRModule(alone))
+    remaining_module = restore_counts(dead_code(["main"])(tvm.IRModule(main_functions)), module)
+    work = dead_code([TRANSFORM])(tvm.IRModule(work_functions))
     work.update_func(work.get_global_var(TRANSFORM), transforming)
-    return rest, work
+    return remaining_module, work
 
 
 def _lift_at_once(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
-    """Do the same for a module whose only graph is `main`, in linear time.
+    """Lift weights of a module whose only Relax function is `main`, in linear time.
 
     Raises NotSplitError.
     """
     entry, functions = module.get_global_var("main"), dict(module.functions_items())
     main, transforming = split_transform(functions[entry])
-    rest = transform.CanonicalizeBindings()(tvm.IRModule({**functions, entry: main}))
-    rest = transform.DeadCodeElimination(["main"])(rest)
-    called = {
+    remaining_module = transform.CanonicalizeBindings()(tvm.IRModule({**functions, entry: main}))
+    remaining_module = transform.DeadCodeElimination(["main"])(remaining_module)
+    work_functions = {
         var: functions[var]
-        for one in list_bindings(transforming)
-        for var in _list_called(one.value)
+        for binding in list_bindings(transforming)
+        for var in _list_called(binding.value)
     }
-    work = relax.BlockBuilder(tvm.IRModule(called))
+    work = relax.BlockBuilder(tvm.IRModule(work_functions))
     work.add_func(transforming, TRANSFORM)
-    lifted = work.finalize()
-    made = lifted[TRANSFORM]  # has a type apart from its variable's, as from TVM's pass
-    own = relax.Function(made.params, made.body, made.ret_ty, made.is_pure, made.attrs)
-    lifted.update_func(lifted.get_global_var(TRANSFORM), own)
-    return rest, lifted
+    work_module = work.finalize()
+    transform_function = work_module[
+        TRANSFORM
+    ]  # its type differs from its variable's, as from TVM's pass
+    typed_function = relax.Function(
+        transform_function.params,
+        transform_function.body,
+        transform_function.ret_ty,
+        transform_function.is_pure,
+        transform_function.attrs,
+    )
+    work_module.update_func(work_module.get_global_var(TRANSFORM), typed_function)
+    return remaining_module, work_module
 
 
 def _list_called(value: relax.Expr) -> list[tvm.ir.GlobalVar]:
-    """Return the functions that a value calls, by name or as operands."""
+    """List the functions that a value calls, by name or as operands."""
     if not isinstance(value, relax.Call):
         return []
-    return [one for one in (value.op, *value.args) if isinstance(one, tvm.ir.GlobalVar)]
+    return [f for f in (value.op, *value.args) if isinstance(f, tvm.ir.GlobalVar)]

@@ -1,8 +1,8 @@
-"""Propagates layouts through the graph, as TVM's `ConvertLayout` does, in time linear in its size.
+"""Propagate layouts through the graph as TVM's `ConvertLayout`, in linear time.
 
-TVM's pass hands the layouts of all variables so far to the rule of each op, and copies them for it:
-at 10,000 nodes that takes two minutes. Here a rule gets those of the variables that the call reads.
-The rules, `FRelaxInferLayout`, are TVM's, and so are the variables and transposes that result:
+TVM's pass copies the layouts of all previous variables for the rule of each op: at 10,000 nodes
+that takes two minutes. Here a rule gets those of the call's operands. The rules,
+`FRelaxInferLayout`, are TVM's, and so are the resulting variables and transposes:
 
     conv2d(x, w) in NHWC, HWIO     lv = permute_dims(x, [0, 2, 3, 1])
                                    lv1 = permute_dims(w, [2, 3, 1, 0])
@@ -23,24 +23,24 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
 Layout = Any
-"""A `LayoutDecision` of TVM, of axes named from A on in the order in which they are stored; for a
+"""A `LayoutDecision` of TVM, of axes named from A on in storage order; for a
 tuple, a sequence of them."""
 
 _RULE: Final = "FRelaxInferLayout"
 
 
 def propagate_layouts(module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> tvm.IRModule:
-    """Return the module with some ops in the layouts that are wished, and others in theirs.
+    """Convert ops to the desired layouts, and propagate these to other ops.
 
     `wishes` has the layouts of data and kernel by op: `{"relax.nn.conv2d": ["NHWC", "HWIO"]}`, each
-    a permutation of the axes. Raises what TVM's rules raise.
+    a permutation of the axes. Raises the errors of TVM's rules.
     """
     return rewrite_graph(_Blocks(module, wishes), module)
 
 
 @mutator
 class _Blocks(PyExprMutator):
-    """Converts each dataflow block by itself."""
+    """Converts each dataflow block separately."""
 
     def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
         super().__init__(module)
@@ -96,26 +96,28 @@ class _Propagation(PyExprMutator):
         self._layouts[binding.var] = new
 
     def _visit_call(self, binding: relax.VarBinding, call: relax.Call) -> None:
-        inferred = self._infer_layouts(call)
+        decision = self._infer_layouts(call)
         is_inner = isinstance(binding.var, relax.DataflowVar)
         initial = _find_initial_layout(binding.var.ty)
-        if inferred is None or not (is_inner or _is_nested_tensor(binding.var.ty)):
-            wanted = [_find_initial_layout(argument.ty) for argument in call.args]
-            arguments = list(map(self._convert_layout, call.args, wanted))
-            made = relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
-            self._emit_binding(binding, made, initial)
+        if decision is None or not (is_inner or _is_nested_tensor(binding.var.ty)):
+            input_layouts = [_find_initial_layout(argument.ty) for argument in call.args]
+            arguments = list(map(self._convert_layout, call.args, input_layouts))
+            new_call = relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
+            self._emit_binding(binding, new_call, initial)
             return
-        wanted = list(inferred.input_layouts)
+        input_layouts = list(decision.input_layouts)
         arguments = [
-            self._convert_layout(argument, wanted[at]) if at < len(wanted) else argument
+            self._convert_layout(argument, input_layouts[at])
+            if at < len(input_layouts)
+            else argument
             for at, argument in enumerate(call.args)
         ]
-        for at, argument in inferred.new_args.items():
+        for at, argument in decision.new_args.items():
             arguments[int(at)] = argument
         result = self.builder_.normalize(
-            relax.Call(call.op, arguments, inferred.new_attrs, call.ty_args, call.span)
+            relax.Call(call.op, arguments, decision.new_attrs, call.ty_args, call.span)
         )
-        (layout,) = inferred.output_layouts
+        (layout,) = decision.output_layouts
         if not is_inner and not _is_same(layout, initial):
             variable = self.builder_.emit(result)
             self._layouts[variable] = layout
@@ -123,20 +125,20 @@ class _Propagation(PyExprMutator):
         self._emit_binding(binding, result, layout)
 
     def _infer_layouts(self, call: relax.Call) -> Any:  # noqa: ANN401 - `InferLayoutOutput` of TVM
-        """Return what TVM's rule for an op states, None if it has none."""
+        """Apply TVM's layout rule of an op, or return None without a rule."""
         if not isinstance(call.op, tvm.ir.Op) or (rule := _find_rule(call.op.name)) is None:
             return None
         tensors = [argument for argument in call.args if _is_nested_tensor(argument.ty)]
         if any(_has_unknown_rank(self._find_layout(tensor)) for tensor in tensors):
             return None
-        read = relax.analysis.free_vars(call)
-        known = {
-            variable: self._layouts[variable] for variable in read if variable in self._layouts
+        operands = relax.analysis.free_vars(call)
+        layouts = {
+            variable: self._layouts[variable] for variable in operands if variable in self._layouts
         }
-        return rule(call, self._wishes, known)
+        return rule(call, self._wishes, layouts)
 
     def _find_layout(self, value: relax.Expr) -> Layout:
-        """Return the layout in which a value is stored."""
+        """Return the storage layout of a value."""
         if isinstance(value, relax.Tuple):
             return list(map(self._find_layout, value.fields))
         if isinstance(value, relax.Var) and value in self._layouts:
@@ -144,13 +146,13 @@ class _Propagation(PyExprMutator):
         return _find_initial_layout(value.ty)
 
     def _keep_layout(self, binding: relax.VarBinding, value: relax.Expr) -> Layout:
-        """Return the layout of a value in a binding that others outside of the block may read."""
+        """Return the layout of a value in a binding: the initial one if it leaves the block."""
         if isinstance(binding.var, relax.DataflowVar):
             return self._find_layout(value)
         return _find_initial_layout(value.ty)
 
     def _convert_layout(self, value: relax.Expr, layout: Layout) -> relax.Expr:
-        """Return a value, as it is renamed, in a layout."""
+        """Convert a value, with renamed variables, to a layout."""
         return _permute_axes(self._replace_variables(value), self._find_layout(value), layout)
 
     def _replace_variables(self, value: relax.Expr) -> relax.Expr:
@@ -160,7 +162,7 @@ class _Propagation(PyExprMutator):
         return self._renamed.get(value, value) if isinstance(value, relax.Var) else value
 
     def _emit_binding(self, binding: relax.VarBinding, value: relax.Expr, layout: Layout) -> None:
-        """Emit a binding again, with another value, which is stored in a layout."""
+        """Emit a binding with a new value, and record its layout."""
         value = self.builder_.normalize(value)
         variable = self.with_type(self.visit_var_def(binding.var), value.ty)
         if not variable.same_as(binding.var):
@@ -172,13 +174,13 @@ class _Propagation(PyExprMutator):
 
 @cache
 def _find_rule(op: str) -> Callable[..., Any] | None:
-    found = tvm.ir.Op.get(op)
-    return found.get_attr(_RULE) if found.has_attr(_RULE) else None
+    op_entry = tvm.ir.Op.get(op)
+    return op_entry.get_attr(_RULE) if op_entry.has_attr(_RULE) else None
 
 
 @cache
 def _find_rank_layout(rank: int) -> Layout:
-    """Return the layout of tensors of a rank that nothing converted; -1 is an unknown rank."""
+    """Return the initial layout of tensors of a rank; -1 is an unknown rank."""
     tensor = relax.Var("tensor", relax.TensorType(dtype="float32", ndim=rank))
     call = relax.BlockBuilder().normalize(relax.op.nn.relu(tensor))
     (layout,) = tvm.ir.Op.get("relax.nn.relu").get_attr(_RULE)(call, {}, {}).output_layouts
@@ -208,34 +210,34 @@ def _has_unknown_rank(layout: Layout) -> bool:
 
 
 def _name_axes(layout: Layout) -> str:
-    """Return the axes of a layout in order, none where their number is unknown or zero."""
+    """Return the axes of a layout in order; empty for unknown rank or rank 0."""
     return "" if layout.layout is None else str(layout.layout.name)
 
 
-def _is_same(one: Layout, other: Layout) -> bool:
-    if _is_leaf(one) and _is_leaf(other):
-        return _name_axes(one) == _name_axes(other)
-    return len(one) == len(other) and all(map(_is_same, one, other))
+def _is_same(left: Layout, right: Layout) -> bool:
+    if _is_leaf(left) and _is_leaf(right):
+        return _name_axes(left) == _name_axes(right)
+    return len(left) == len(right) and all(map(_is_same, left, right))
 
 
-def _is_same_list(ones: Sequence[relax.Expr], others: Sequence[relax.Expr]) -> bool:
-    return all(one.same_as(other) for one, other in zip(ones, others, strict=True))
+def _is_same_list(left: Sequence[relax.Expr], right: Sequence[relax.Expr]) -> bool:
+    return all(old.same_as(new) for old, new in zip(left, right, strict=True))
 
 
 def _permute_axes(value: relax.Expr, old: Layout, new: Layout) -> relax.Expr:
-    """Return a value that is stored in one layout, in another one."""
+    """Convert a value from one layout to another."""
     if old is new:
         return value
     if _is_leaf(old):
-        axes, wanted = _name_axes(old), _name_axes(new)
-        if axes == wanted or not axes:
+        axes, new_axes = _name_axes(old), _name_axes(new)
+        if axes == new_axes or not axes:
             return value
-        if set(axes) != set(wanted):
-            raise ValueError(f"a rule states axes out of bounds: {wanted} of a tensor in {axes}")
-        return relax.op.permute_dims(value, [axes.index(axis) for axis in wanted])
+        if set(axes) != set(new_axes):
+            raise ValueError(f"a rule states axes out of bounds: {new_axes} of a tensor in {axes}")
+        return relax.op.permute_dims(value, [axes.index(axis) for axis in new_axes])
     fields = [
         value.fields[at] if isinstance(value, relax.Tuple) else relax.TupleGetItem(value, at)
         for at in range(len(old))
     ]
-    permuted = list(map(_permute_axes, fields, old, new))
-    return value if _is_same_list(permuted, fields) else relax.Tuple(permuted)
+    new_fields = list(map(_permute_axes, fields, old, new))
+    return value if _is_same_list(new_fields, fields) else relax.Tuple(new_fields)

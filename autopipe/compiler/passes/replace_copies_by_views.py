@@ -1,10 +1,10 @@
-"""Makes views of copies that change nothing but the shape.
+"""Replace copies that change nothing but the shape by views.
 
     y = call_tir(reshape, x): [batch, length, 4, 32]    ->    y = reshape(x, [batch, length, 4, 32])
 
-TVM does so as the last step before code generation. By then schedules have made loops that its
-analysis does not see through, so it is done here, with the functions as they were before they are
-scheduled. In some of them that analysis fails; these stay copies.
+TVM does so as the last step before code generation. By then schedules have rewritten loops in forms
+that its analysis does not recognize, so it is done here, on unscheduled functions. If the analysis
+fails on one, it stays a copy.
 """
 
 from collections.abc import Mapping
@@ -20,34 +20,36 @@ from autopipe.compiler.graph.calls import find_callee, graph_functions
 from autopipe.compiler.module_io import list_prim_funcs
 
 RESHAPE: Final = "relax.reshape"
-"""The op that is left; the build makes no kernel of it."""
+"""The op of a view, which needs no kernel."""
 
 
 def replace_copies_by_views(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a lowered module with views in the place of such copies, and without their kernels."""
+    """Replace such copies of a lowered module by views, and remove their kernels."""
     copies = {name: at for name, function in list_prim_funcs(module)
               if (at := _find_copied_input(function)) is not None}  # fmt: skip
     if not copies:
         return module
-    changed = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
-    called: set[str] = set()
+    new_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    callees: set[str] = set()
     for variable, function in graph_functions(module):
-        written = _Views(module, copies).visit_expr(function)
-        changed.update_func(variable, written)
-        called |= _list_called_functions(written)
-    unused = copies.keys() - called
-    left = {
-        var: body for var, body in changed.functions_items() if str(var.name_hint) not in unused
+        new_function = _Views(module, copies).visit_expr(function)
+        new_module.update_func(variable, new_function)
+        callees |= _list_called_functions(new_function)
+    unused_kernels = copies.keys() - callees
+    remaining_functions = {
+        var: body
+        for var, body in new_module.functions_items()
+        if str(var.name_hint) not in unused_kernels
     }
-    return tvm.IRModule(left, attrs=module.attrs)
+    return tvm.IRModule(remaining_functions, attrs=module.attrs)
 
 
 def _find_copied_input(function: tvm.tirx.PrimFunc) -> int | None:
-    """Return the position of the only input, if a function copies it in the order of memory."""
+    """Return the position of the only input, if a function copies it in memory order, or None."""
     tensors = [param for param in function.params if isinstance(param.ty, tvm.tirx.BufferType)]
     if len(tensors) != 2 or tensors[0].ty.dtype != tensors[1].ty.dtype:  # noqa: PLR2004 - in and out
         return None
-    # the first half of a tensor is in the order of memory, too
+    # the first half of a tensor is in memory order, too
     before, after = (prod(param.ty.shape, start=1) for param in tensors)
     if not tvm.sym.Analyzer().can_prove_equal(before, after):
         return None
@@ -60,14 +62,14 @@ def _find_copied_input(function: tvm.tirx.PrimFunc) -> int | None:
 
 
 def _list_called_functions(function: relax.Function) -> set[str]:
-    found: list[tvm.ir.GlobalVar] = []
-    structural_walk(function, (tvm.ir.GlobalVar, found.append))
-    return {str(variable.name_hint) for variable in found}
+    callees: list[tvm.ir.GlobalVar] = []
+    structural_walk(function, (tvm.ir.GlobalVar, callees.append))
+    return {str(variable.name_hint) for variable in callees}
 
 
 @mutator
 class _Views(PyExprMutator):
-    """Replaces calls of copies, but for results of the model, which must not be its inputs."""
+    """Replaces calls of copies, except for results of the model, which must not be its inputs."""
 
     def __init__(self, module: tvm.IRModule, copies: Mapping[str, int]) -> None:
         super().__init__(module)

@@ -1,10 +1,10 @@
-"""Rewrites transposed convolutions as plain convolutions, for which all schedules work.
+"""Rewrite transposed convolutions as plain convolutions, for which all schedules work.
 
 With stride s, output i * s + r uses only the taps r, r + s, r + 2 s, ... of the kernel. So the
 kernel is split into s kernels of ceil(k / s) taps. One plain convolution computes the s results of
-each position as s channels, and a rearrangement puts them beside each other in space ("sub-pixel
-convolution", Shi et al., arXiv:1609.07009). TVM's own compute puts zeros between the elements of
-the input, and multiplies all the zeros.
+each position as s channels, which are then interleaved in space ("sub-pixel convolution", Shi et
+al., arXiv:1609.07009). TVM's own tensor expression inserts zeros between the elements of the input,
+and multiplies all of them.
 
 Example in one dimension: stride 2 and a kernel of 4 taps, k0 to k3. Output 2 i reads the taps k0
 and k2, output 2 i + 1 the taps k1 and k3: two kernels of ceil(4 / 2) = 2 taps.
@@ -27,18 +27,18 @@ from autopipe.compiler.graph.rewrite import rewrite_graph
 from autopipe.compiler.passes.convert_layout import ONE_LAYOUT
 
 Extent: TypeAlias = int | tvm.ir.Expr
-"""A number of elements: an expression where it hangs on open sizes."""
+"""An extent: an expression if it is dynamic."""
 
 _DROPPED: Final = 1.1
-"""Results that one convolution may compute for each that is kept."""
+"""Largest ratio of computed to kept results of a single convolution."""
 
 _COLUMNS: Final = 16
-"""Fewest output channels that make a convolution of their own."""
+"""Fewest output channels for one convolution per phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How one spatial axis is computed."""
+    """Parameters of the plain convolution along one spatial axis."""
 
     stride: int
     taps: int
@@ -56,19 +56,19 @@ class _Axis:
     def of(
         cls, data: Extent, kernel: int, stride: int, pad: tuple[int, int], extra: int
     ) -> "_Axis | None":
-        """Return how an axis of `data` elements is computed, or None if it is not rewritten.
+        """Compute the parameters of an axis of `data` elements, or None if it is not rewritten.
 
-        Every result has to be computed from at least one tap, and no input is dropped. Where the
-        number of elements is open, all results are kept, and there are `stride` for each element.
+        Every result has to be computed from at least one tap, and no input is dropped. For a
+        dynamic extent all results are kept, and there are `stride` for each element.
         """
         if isinstance(data, int):
             axis = cls._build_axis(data, kernel, stride, pad, extra)
             possible = min(axis.pad) >= 0 and axis.crop + axis.size <= axis.steps * stride
             return axis if possible else None
-        one = cls.of(1, kernel, stride, pad, extra)
-        if one is None or one.crop or (one.size, one.steps) != (stride, 1):
+        unit_axis = cls.of(1, kernel, stride, pad, extra)
+        if unit_axis is None or unit_axis.crop or (unit_axis.size, unit_axis.steps) != (stride, 1):
             return None
-        return replace(one, size=data * stride, steps=data)
+        return replace(unit_axis, size=data * stride, steps=data)
 
     @classmethod
     def _build_axis(
@@ -83,14 +83,14 @@ class _Axis:
 
     @property
     def without_crop(self) -> "_Axis":
-        """The same with the positions of the results that are kept."""
-        assert isinstance(self.size, int)  # noqa: S101 - an open axis has no phases
+        """The same axis without crop, at the positions of the kept results."""
+        assert isinstance(self.size, int)  # noqa: S101 - a dynamic axis has no phases
         return replace(self, crop=0, steps=self.size // self.stride)
 
     def phases(self, data: Extent, pad: int) -> "list[_Phase]":
-        """Return how each of `stride` neighbouring results is computed for itself, [] if it is not.
+        """Return the convolution of each of `stride` neighbouring results, [] if not possible.
 
-        `data` is the length of the axis, `pad` what the transposed convolution drops before it.
+        `data` is the extent of the axis, `pad` the crop of the transposed convolution before it.
 
         Example: 4 taps, stride 2 and padding 1. Results 0, 2, 4, ... read taps 1 and 3 of inputs
         i and i - 1, results 1, 3, 5, ... taps 0 and 2 of inputs i + 1 and i: padding (1, 0) and
@@ -99,32 +99,32 @@ class _Axis:
         """
         if not isinstance(data, int) or not isinstance(self.size, int) or self.size % self.stride:
             return []
-        found = []
+        phases = []
         for result in range(self.stride):
             ahead, kernel = divmod(result + pad, self.stride)
             sides = self.taps - 1 - ahead, self.size // self.stride + ahead - data
-            found.append(_Phase(kernel, sides))
-        return found if all(min(phase.pad) >= 0 for phase in found) else []
+            phases.append(_Phase(kernel, sides))
+        return phases if all(min(phase.pad) >= 0 for phase in phases) else []
 
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """One of the results of each position along an axis."""
+    """One of the `stride` results of each position along an axis."""
 
     kernel: int
-    """Which of the kernels computes it."""
+    """The index of its kernel."""
     pad: tuple[int, int]
 
 
 def _is_whole(axis: _Axis) -> bool:
-    """Tell whether all results are kept, as with open sizes."""
+    """Tell whether all results are kept, as for dynamic extents."""
     return not isinstance(axis.steps, int) or (
         axis.crop == 0 and axis.size == axis.steps * axis.stride
     )
 
 
 def rewrite_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with transposed convolutions as plain ones, where that can be done."""
+    """Rewrite the transposed convolutions of a module as plain ones, where possible."""
     return rewrite_graph(_Plain(module), module)
 
 
@@ -158,7 +158,7 @@ class _Plain(PyExprMutator):
         convolve: Callable[..., relax.Expr],
         phases: Sequence[Sequence[_Phase]],
     ) -> relax.Expr:
-        """Return the results of each position as channels, of a convolution for each phase."""
+        """Compute the results of each position as channels, by one convolution per phase."""
         emit, parts = self.builder_.emit, []
         count = math.prod(len(axis) for axis in phases)
         outputs = _list_static_extents(kernel)[0] // count
@@ -167,33 +167,35 @@ class _Plain(PyExprMutator):
             for way, axis in zip(ways, phases, strict=True):
                 first = first * len(axis) + way.kernel
             begin, end = [first * outputs], [(first + 1) * outputs]
-            own = emit(relax.op.strided_slice(kernel, [0], begin, end))
+            phase_kernel = emit(relax.op.strided_slice(kernel, [0], begin, end))
             padding = _flatten_padding([way.pad for way in ways])
-            parts.append(emit(convolve(data, own, padding=padding)))
+            parts.append(emit(convolve(data, phase_kernel, padding=padding)))
         return emit(relax.op.concat(parts, 1))
 
     def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
-        """Return the s kernels as one, in the layout O, I, then the spatial axes."""
+        """Concatenate the s kernels, in the layout O, I, then the spatial axes."""
         op, emit, weight = relax.op, self.builder_.emit, call.args[1]
         channels, outputs, *sizes = _list_static_extents(weight)
         groups, space = int(call.attrs.groups), len(axes)
         missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
         if any(missing):
-            widths = [0, 0, 0, 0, *(n for more in missing for n in (0, more))]
+            widths = [0, 0, 0, 0, *(n for count in missing for n in (0, count))]
             weight = emit(op.nn.pad(weight, widths))
-        split = [n for axis in axes for n in (axis.taps, axis.stride)]
-        parts = emit(op.reshape(weight, [groups, channels // groups, outputs, *split]))
+        split_shape = [n for axis in axes for n in (axis.taps, axis.stride)]
+        parts = emit(op.reshape(weight, [groups, channels // groups, outputs, *split_shape]))
         for tap in range(3, 3 + 2 * space, 2):
             parts = emit(op.flip(parts, tap))
         phases, taps = range(4, 4 + 2 * space, 2), range(3, 3 + 2 * space, 2)
-        ordered = emit(op.permute_dims(parts, [0, *phases, 2, 1, *taps]))
+        permuted_kernel = emit(op.permute_dims(parts, [0, *phases, 2, 1, *taps]))
         total = groups * outputs * math.prod(axis.stride for axis in axes)
-        return emit(op.reshape(ordered, [total, channels // groups, *(a.taps for a in axes)]))
+        return emit(
+            op.reshape(permuted_kernel, [total, channels // groups, *(a.taps for a in axes)])
+        )
 
     def _interleave_phases(
         self, result: relax.Expr, call: relax.Call, axes: Sequence[_Axis]
     ) -> relax.Expr:
-        """Put the results of each position beside each other in space, and crop."""
+        """Interleave the results of each position in space, and crop."""
         op, emit = relax.op, self.builder_.emit
         batch, groups, space = _list_extents(call.args[0])[0], int(call.attrs.groups), len(axes)
         outputs = _list_static_extents(call.args[1])[1]
@@ -203,9 +205,9 @@ class _Plain(PyExprMutator):
         strides, steps = [axis.stride for axis in axes], [axis.steps for axis in axes]
         parts = emit(op.reshape(result, [batch, groups, *strides, outputs, *steps]))
         pairs = [n for axis in range(space) for n in (3 + space + axis, 2 + axis)]
-        ordered = emit(op.permute_dims(parts, [0, 1, 2 + space, *pairs]))
-        whole = [axis.steps * axis.stride for axis in axes]
-        full = emit(op.reshape(ordered, [batch, groups * outputs, *whole]))
+        permuted_parts = emit(op.permute_dims(parts, [0, 1, 2 + space, *pairs]))
+        full_sizes = [axis.steps * axis.stride for axis in axes]
+        full = emit(op.reshape(permuted_parts, [batch, groups * outputs, *full_sizes]))
         if all(_is_whole(axis) for axis in axes):
             return full
         begin = [axis.crop for axis in axes]
@@ -214,24 +216,24 @@ class _Plain(PyExprMutator):
 
 
 def _choose_phases(call: relax.Call, axes: Sequence[_Axis]) -> Sequence[Sequence[_Phase]]:
-    """Return how each phase is computed for itself, () where one convolution does for all.
+    """Return the phases of each axis if they are convolved separately, () for one convolution.
 
-    One computes results that are dropped: of 4 x 4 inputs with 4 x 4 taps and stride 2 it computes
-    10 x 10 and keeps 8 x 8. More of them read the input more often, and have fewer columns.
+    A single one computes results that are dropped: of 4 x 4 inputs with 4 x 4 taps and stride 2 it
+    computes 10 x 10 and keeps 8 x 8. Several read the input more often, and have fewer columns.
     """
     if call.attrs.groups != 1 or _list_static_extents(call.args[1])[1] < _COLUMNS:
         return ()
     pairs = [(axis.steps * axis.stride, axis.size) for axis in axes]
     if not all(isinstance(n, int) for pair in pairs for n in pair):
         return ()
-    computed, kept = (math.prod(sizes) for sizes in zip(*pairs, strict=True))
+    computed_count, result_count = (math.prod(sizes) for sizes in zip(*pairs, strict=True))
     data, pads = _list_extents(call.args[0])[2:], call.attrs.padding
-    found = [axis.phases(n, int(pad)) for axis, n, pad in zip(axes, data, pads, strict=False)]
-    return found if computed > _DROPPED * kept and all(found) else ()
+    phases = [axis.phases(n, int(pad)) for axis, n, pad in zip(axes, data, pads, strict=False)]
+    return phases if computed_count > _DROPPED * result_count and all(phases) else ()
 
 
 def _flatten_padding(pads: Sequence[tuple[int, int]]) -> list[int]:
-    """Return padding as an attribute has it: before all axes, then behind all."""
+    """Flatten padding to the order of the attribute: before all axes, then after all."""
     befores, afters = zip(*pads, strict=True)
     return [*befores, *afters]
 
@@ -239,24 +241,26 @@ def _flatten_padding(pads: Sequence[tuple[int, int]]) -> list[int]:
 def _compute_interleaved(
     result: te.Tensor, axes: Sequence[_Axis], groups: int, outputs: int
 ) -> te.Tensor:
-    """Return the results beside each other, in one step: a reshape of open sizes copies slowly."""
+    """Interleave the results in one kernel: a reshape of dynamic shape is a slow copy."""
     phases = math.prod(axis.stride for axis in axes)
 
     def at(image: tvm.ir.Expr, channel: tvm.ir.Expr, *place: tvm.ir.Expr) -> tvm.ir.Expr:
         phase: tvm.ir.Expr | int = 0
-        for axis, one in zip(axes, place, strict=True):
-            phase = phase * axis.stride + (one + axis.crop) % axis.stride
+        for axis, index in zip(axes, place, strict=True):
+            phase = phase * axis.stride + (index + axis.crop) % axis.stride
         group, output = channel // outputs, channel % outputs
         row = (group * phases + phase) * outputs + output
-        whole = [(one + axis.crop) // axis.stride for axis, one in zip(axes, place, strict=True)]
-        return result[image, row, *whole]
+        positions = [
+            (one + axis.crop) // axis.stride for axis, one in zip(axes, place, strict=True)
+        ]
+        return result[image, row, *positions]
 
     shape = [result.shape[0], groups * outputs, *(axis.size for axis in axes)]
     return te.compute(shape, at, name="side_by_side")
 
 
 def _analyze_axes(call: relax.Call) -> list[_Axis] | None:
-    """Return how each spatial axis is computed, or None for a form that is not rewritten."""
+    """Compute the parameters of each spatial axis, or None for a form that is not rewritten."""
     attrs = call.attrs
     image, weight = _list_extents(call.args[0]), _list_static_extents(call.args[1])
     plain = read_layouts(call) == ONE_LAYOUT[call.op.name]
@@ -266,7 +270,7 @@ def _analyze_axes(call: relax.Call) -> list[_Axis] | None:
     space = len(data)
     pads = [int(n) for n in attrs.padding]
     extra = [int(n) for n in attrs.output_padding]
-    strides = [  # of one element each result has a tap of its own, whatever the stride is
+    strides = [  # for one element each result has its own tap, for any stride
         kernel[i] + extra[i] if isinstance(data[i], int) and data[i] == 1 else int(stride)
         for i, stride in enumerate(attrs.strides)
     ]
@@ -274,17 +278,17 @@ def _analyze_axes(call: relax.Call) -> list[_Axis] | None:
         _Axis.of(data[i], kernel[i], strides[i], (pads[i], pads[i + space]), extra[i])
         for i in range(space)
     ]
-    found = [axis for axis in axes if axis is not None]
-    return found if len(found) == space else None
+    rewritten_axes = [axis for axis in axes if axis is not None]
+    return rewritten_axes if len(rewritten_axes) == space else None
 
 
 def _list_static_extents(expr: relax.Expr) -> list[int]:
-    """Return the extents of a tensor, or [] if one is not known."""
+    """Return the extents of a tensor, or [] if one is dynamic."""
     return list(read_static_shape(expr) or ())
 
 
 def _list_extents(expr: relax.Expr) -> list[Extent]:
-    """Return the extents of a tensor, open ones as expressions, or [] if there is no shape."""
+    """Return the extents of a tensor, dynamic ones as expressions, or [] if it has no shape."""
     shape = expr.ty.shape
     if not isinstance(shape, relax.ShapeExpr):
         return []

@@ -1,4 +1,4 @@
-"""Has matrix products and convolutions multiply in bfloat16, and add up in float32.
+"""Convert matmuls and convolutions to bfloat16 operands with float32 accumulation.
 
 Both operands are rounded to bfloat16: weights once, at compile time, and activations where they are
 produced, or where they are packed. A product of two such numbers is exact in float32.
@@ -7,9 +7,9 @@ Example: `conv2d(x, w)` of x [1, 64, 56, 56] and w [64, 64, 3, 3], both float32,
 
     conv2d(astype(x, "bfloat16"), astype(w, "bfloat16"), out_dtype="float32")
 
-What the dot-product instruction does not fit stays in float32, and its reason is told: it adds
-pairs of neighbouring products, to four sums at least. Channels that make no pairs get some of zeros
-beside them, where the image gets its border as well: the first layer of a network reads three.
+Ops that do not fit the dot-product instruction stay in float32, and the reason is reported: it adds
+pairs of neighbouring products, to at least four sums. An odd number of channels is padded with
+zeros, together with the border of the image: the first layer of a network reads three.
 
     conv2d(x [1, 3, 224, 224], w [64, 3, 7, 7], padding=3)
     conv2d(pad(x) [1, 4, 230, 230], pad(w) [64, 4, 7, 7], padding=0)
@@ -36,57 +36,63 @@ _OTHERS: Final = frozenset(f"relax.nn.conv{kind}" for kind in (
     "1d", "3d", "1d_transpose", "2d_transpose", "3d_transpose"
 ))  # fmt: skip
 _SUMS: Final = 4
-"""Least sums of an instruction: results side by side have to be a multiple of it."""
+"""Fewest sums of an instruction, which must divide the number of columns."""
 _PAIR: Final = 2
 _GROUP: Final = 4
-"""Channels of a group: a pixel of four fills eight bytes."""
+"""Multiple to which odd channels are padded: four bfloat16 channels take eight bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class WideProduct:
-    """A product that stays in float32."""
+    """A matmul or convolution that stays in float32."""
 
     op: str
-    """What it is, such as `matmul`."""
+    """The op, such as `matmul`."""
     weight: int | None
-    """Its weight, counted from 0; null where both operands are computed."""
+    """The index of its weight, from 0; null if both operands are computed."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoundedProducts:
-    """A module, and which of its products are of bfloat16."""
+    """A module with bfloat16 matmuls, their number, and those that stay in float32."""
 
     module: tvm.IRModule
     short: int
-    """Products whose operands are rounded."""
+    """Number of matmuls and convolutions with rounded operands."""
     kept: tuple[WideProduct, ...]
 
 
 def round_products(module: tvm.IRModule, inputs: int, *, channels_last: bool) -> RoundedProducts:
-    """Return the module with products of bfloat16 in `main`, and what stays in float32.
+    """Round the operands of matmuls and convolutions of `main` to bfloat16 where possible.
 
     `main` takes `inputs` inputs and then the weights. Convolutions are rounded if their layout will
-    have the channels last; another one has no pairs that lie side by side.
+    have the channels last; in others pairs are not contiguous.
     """
     weights = list(module["main"].params[inputs:])
     came_from = trace_moved_weights(module["main"], weights)
     places = {weight: place for place, weight in enumerate(weights)}
-    chosen: list[relax.Call] = []
-    kept: list[WideProduct] = []
+    short_products: list[relax.Call] = []
+    wide_products: list[WideProduct] = []
     for binding in list_bindings(module["main"]):
         call = binding.value
         if not is_call_of(call, {_PRODUCT, _CONVOLUTION} | _OTHERS) or not _is_wide(call):
             continue
         reason = next(_list_refusals(call, came_from, channels_last=channels_last), None)
         if reason is None:
-            chosen.append(call)
+            short_products.append(call)
         else:
-            held = (places[came_from[arg]] for arg in reversed(call.args) if arg in came_from)
+            weight_places = (
+                places[came_from[arg]] for arg in reversed(call.args) if arg in came_from
+            )
             op = call.op.name.rpartition(".")[2]
-            kept.append(WideProduct(op, next(held, None), reason))
-    rounded = rewrite_graph(_RoundedOperands(module, chosen), module) if chosen else module
-    return RoundedProducts(rounded, len(chosen), tuple(kept))
+            wide_products.append(WideProduct(op, next(weight_places, None), reason))
+    rounded_module = (
+        rewrite_graph(_RoundedOperands(module, short_products), module)
+        if short_products
+        else module
+    )
+    return RoundedProducts(rounded_module, len(short_products), tuple(wide_products))
 
 
 def _is_wide(call: relax.Call) -> bool:
@@ -94,17 +100,17 @@ def _is_wide(call: relax.Call) -> bool:
 
 
 def _list_refusals(
-    call: relax.Call, held: Mapping[relax.Var, relax.Var], *, channels_last: bool
+    call: relax.Call, came_from: Mapping[relax.Var, relax.Var], *, channels_last: bool
 ) -> Iterator[str]:
-    """Yield why a product can not be one of bfloat16."""
+    """Yield the reasons why a matmul or convolution cannot use bfloat16."""
     op = call.op.name
     if op in _OTHERS:
         yield f"{op.rpartition('.')[2]} is not computed in bfloat16"
         return
     data, weight = call.args
-    if weight not in held:
+    if weight not in came_from:
         yield "its right operand is no weight"
-    elif data in held:
+    elif data in came_from:
         yield "both of its operands are weights"
     elif op == _PRODUCT:
         yield from _check_matmul(weight)
@@ -131,21 +137,23 @@ def _check_convolution(
         yield "`layout` does not say `conv2d: [NHWC, HWIO]`"
     else:
         depth, columns = _read_extent(weight, 1), _read_extent(weight, 0)
-        paired = None if depth is None else depth + _count_padding_channels(depth)
-        yield from _check_extents(paired, "channels in", columns, "channels out")
+        padded_depth = None if depth is None else depth + _count_padding_channels(depth)
+        yield from _check_extents(padded_depth, "channels in", columns, "channels out")
 
 
-def _check_extents(depth: int | None, added: str, columns: int | None, made: str) -> Iterator[str]:
+def _check_extents(
+    depth: int | None, depth_name: str, columns: int | None, column_name: str
+) -> Iterator[str]:
     if depth is None or columns is None:
         yield "the sizes of its weight are open"
     elif depth % _PAIR:
-        yield f"{depth} {added} make no pairs"
+        yield f"{depth} {depth_name} make no pairs"
     elif columns % _SUMS:
-        yield f"{columns} {made} are no multiple of {_SUMS}"
+        yield f"{columns} {column_name} are no multiple of {_SUMS}"
 
 
 def _count_padding_channels(channels: int) -> int:
-    """Return how many channels of zeros make pairs of those that there are, in groups of four."""
+    """Return the channels of zeros that pad an odd number of channels to a multiple of four."""
     return -channels % _GROUP if channels % _PAIR else 0
 
 
@@ -156,16 +164,16 @@ def _read_extent(value: relax.Expr, axis: int) -> int | None:
 
 @mutator
 class _RoundedOperands(PyExprMutator):
-    """Rounds the operands of chosen products."""
+    """Rounds the operands of some calls."""
 
-    def __init__(self, module: tvm.IRModule, chosen: list[relax.Call]) -> None:
+    def __init__(self, module: tvm.IRModule, products: list[relax.Call]) -> None:
         super().__init__(module)
-        self._chosen = chosen
+        self._products = products
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        chosen = any(call.same_as(one) for one in self._chosen)
+        is_chosen = any(map(call.same_as, self._products))
         call = self.visit_expr_post_order(call)
-        if not chosen:
+        if not is_chosen:
             return call
         data, weight = call.args
         changes: dict[str, Any] = {}
@@ -174,9 +182,9 @@ class _RoundedOperands(PyExprMutator):
         )
         if missing:
             top, left, bottom, right = map(int, call.attrs.padding)
-            beside = [0, 0, 0, missing]
-            data = relax.op.nn.pad(data, [*beside, top, bottom, left, right])
-            weight = relax.op.nn.pad(weight, [*beside, 0, 0, 0, 0])
+            outer_widths = [0, 0, 0, missing]
+            data = relax.op.nn.pad(data, [*outer_widths, top, bottom, left, right])
+            weight = relax.op.nn.pad(weight, [*outer_widths, 0, 0, 0, 0])
             changes = {"padding": [0, 0, 0, 0]}
         short = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in (data, weight)]
         if call.op.name == _PRODUCT:

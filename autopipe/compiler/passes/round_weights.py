@@ -1,9 +1,9 @@
-"""Keeps the weights of matrix products, and tables that rows are looked up in, in bfloat16.
+"""Store the weights of matmuls, and lookup tables, in bfloat16.
 
-A product of few rows takes as long as its weights take to come from memory, and in bfloat16 they
-are half as many bytes. Each weight is rounded once, at compile time. The kernel makes a float32 of
-it when it is loaded, which is exact: a bfloat16 is the upper half of a float32. Inputs, products
-and sums stay float32.
+A matmul of few rows is bound by the memory bandwidth of its weights, and in bfloat16 they are half
+as many bytes. Each weight is rounded once, at compile time. The kernel converts it to float32 when
+it is loaded, which is exact: a bfloat16 is the upper half of a float32. Inputs, products and sums
+stay float32.
 
 Example: `matmul(x, w)` of x [1, 4096] and w [4096, 1024], both float32, becomes
 
@@ -33,63 +33,63 @@ _LOOKUP: Final = frozenset({"relax.take"})
 _MOVES: Final = frozenset(
     f"relax.{name}" for name in ("expand_dims", "flatten", "permute_dims", "reshape", "squeeze")
 )
-"""Ops that give a weight other axes, and leave its numbers as they are."""
+"""Ops that change the shape of a weight, but not its values."""
 _MATRIX: Final = 2
 
 
 def round_weights(module: tvm.IRModule, inputs: int) -> tuple[tvm.IRModule, tuple[int, ...]]:
-    """Return the module with weights in bfloat16, and which ones these are.
+    """Round weights of a module to bfloat16; return it and the positions of these weights.
 
-    `main` takes `inputs` inputs and then the weights, which are counted from 0. A weight is left as
-    it is if anything reads it but products and lookups of rows.
+    `main` takes `inputs` inputs and then the weights, which are counted from 0. A weight with other
+    readers than matmuls and row lookups stays in float32.
     """
     weights = list(module["main"].params[inputs:])
     came_from = trace_moved_weights(module["main"], weights)
-    left = _find_unroundable(module["main"], came_from)
-    chosen = {
+    unroundable_weights = _find_unroundable(module["main"], came_from)
+    sources = {
         value: weight
         for value, weight in came_from.items()
-        if weight not in left and _is_matrix(weight)
+        if weight not in unroundable_weights and _is_matrix(weight)
     }
-    found = set(chosen.values())
-    positions = tuple(at for at, weight in enumerate(weights) if weight in found)
-    return rewrite_graph(_Rounded(module, chosen.keys()), module), positions
+    rounded_weights = set(sources.values())
+    positions = tuple(at for at, weight in enumerate(weights) if weight in rounded_weights)
+    return rewrite_graph(_Rounded(module, sources.keys()), module), positions
 
 
 def trace_moved_weights(
     main: relax.Function, weights: Collection[relax.Var]
 ) -> dict[relax.Var, relax.Var]:
-    """Return each value that holds the numbers of one weight, and that weight."""
-    found = {weight: weight for weight in weights}
+    """Map each value that has the elements of one weight to that weight."""
+    sources = {weight: weight for weight in weights}
     for binding in list_bindings(main):
         value = binding.value
-        if is_call_of(value, _MOVES) and value.args[0] in found:
-            found[binding.var] = found[value.args[0]]
-    return found
+        if is_call_of(value, _MOVES) and value.args[0] in sources:
+            sources[binding.var] = sources[value.args[0]]
+    return sources
 
 
 def _find_unroundable(
     main: relax.Function, came_from: Mapping[relax.Var, relax.Var]
 ) -> set[relax.Var]:
-    """Return the weights that something else reads, and those that nothing reads rounded."""
-    left, served = set[relax.Var](), set[relax.Var]()
+    """Find the weights with other readers, and those without a matmul or lookup."""
+    other_weights, roundable_weights = set[relax.Var](), set[relax.Var]()
     for binding in list_bindings(main):
         value = binding.value
         read = [came_from[var] for var in relax.analysis.free_vars(value) if var in came_from]
         if _is_rounded_use(value, came_from):
-            served.update(read)
+            roundable_weights.update(read)
         elif binding.var not in came_from:
-            left.update(read)
+            other_weights.update(read)
     results = relax.analysis.free_vars(main.body.body)
-    left.update(came_from[var] for var in results if var in came_from)
-    return (set(came_from.values()) - served) | left
+    other_weights.update(came_from[var] for var in results if var in came_from)
+    return (set(came_from.values()) - roundable_weights) | other_weights
 
 
-def _is_rounded_use(value: relax.Expr, held: Collection[relax.Var]) -> bool:
-    """Tell whether a value is a product with one of these values, or a lookup in one."""
+def _is_rounded_use(value: relax.Expr, weight_values: Collection[relax.Var]) -> bool:
+    """Tell whether a value is a matmul with one of these values, or a lookup in one."""
     if is_call_of(value, _LOOKUP):
-        return value.args[0] in held and value.args[1] not in held
-    return is_call_of(value, _PRODUCT) and sum(arg in held for arg in value.args) == 1
+        return value.args[0] in weight_values and value.args[1] not in weight_values
+    return is_call_of(value, _PRODUCT) and sum(arg in weight_values for arg in value.args) == 1
 
 
 def is_call_of(value: relax.Expr, ops: Collection[str]) -> TypeGuard[relax.Call]:
@@ -103,21 +103,21 @@ def _is_matrix(weight: relax.Var) -> bool:
 
 @mutator
 class _Rounded(PyExprMutator):
-    """Rounds what products and lookups read of chosen values."""
+    """Rounds the weights of matmuls and lookups."""
 
-    def __init__(self, module: tvm.IRModule, chosen: Collection[relax.Var]) -> None:
+    def __init__(self, module: tvm.IRModule, weight_values: Collection[relax.Var]) -> None:
         super().__init__(module)
-        self._chosen = chosen
+        self._weight_values = weight_values
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        chosen = [arg in self._chosen for arg in call.args]
-        rounded = _is_rounded_use(call, self._chosen)
+        is_weight = [arg in self._weight_values for arg in call.args]
+        is_rounded = _is_rounded_use(call, self._weight_values)
         call = self.visit_expr_post_order(call)
-        if not rounded:
+        if not is_rounded:
             return call
         args = [
             self.builder_.emit(relax.op.astype(arg, _SHORT)) if short else arg
-            for arg, short in zip(call.args, chosen, strict=True)
+            for arg, short in zip(call.args, is_weight, strict=True)
         ]
         if is_call_of(call, _PRODUCT):
             return relax.op.matmul(*args, out_dtype=_WIDE)

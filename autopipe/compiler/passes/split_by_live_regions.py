@@ -1,10 +1,10 @@
-"""Cuts dilated convolutions into regions of the image in which the same taps read it.
+"""Split dilated convolutions into regions of the image that the same taps read.
 
 A DeepLab head at 16 x 16 pixels has a 3x3 kernel with dilation 12 and as much padding. Rows 0 to 3
 of the result read the taps 1 and 2 (rows 0 to 3 and 12 to 15 of the image, the other tap is above
 it), rows 4 to 11 only tap 1, and rows 12 to 15 the taps 0 and 1. Columns are the same. So each of
-nine regions is a convolution without padding of its own part of the kernel, and these multiply a
-quarter as often:
+nine regions is a convolution without padding by a part of the kernel, with a quarter of the
+multiplications in total:
 
     rows and columns   4 to 11: 8 of them, 1 tap; 0 to 3 and 12 to 15: 4 of them, 2 taps each
     one axis           8 * 1 + 4 * 2 + 4 * 2 = 24 of 16 * 3 = 48 taps
@@ -29,13 +29,13 @@ from autopipe.compiler.graph.literals import read_static_shape
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
 _PARTS: Final = 3
-"""Most regions along an axis: more are small convolutions, each of which reads its weights."""
+"""Most regions along an axis: more are small convolutions, each with its weights to read."""
 
 _LIVE: Final = 0.35
-"""Part of the taps that may be live. Where more are, minimal filtering multiplies as seldom."""
+"""Largest fraction of live taps; above it, minimal filtering multiplies as little."""
 
 _SAVED: Final = 1 << 22
-"""Fewest multiply-adds saved, 0.1 ms of a core, that pay for further calls of kernels."""
+"""Fewest multiply-adds saved, 0.1 ms of a core, that pay for additional kernel calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,43 +43,43 @@ class LiveRegion:
     """Neighbouring results along an axis, and the taps that read the image for all of them."""
 
     results: int
-    """How many there are."""
+    """The number of results."""
     taps: range
     rows: range
-    """The elements of the image that they read, from the first to the last."""
+    """The range of image elements that they read."""
 
     @property
     def work(self) -> int:
-        """Products of a result and a tap."""
+        """The number of products of a result and a tap."""
         return self.results * len(self.taps)
 
 
 def list_live_regions(
     size: int, taps: int, dilation: int, pad: tuple[int, int]
 ) -> list[LiveRegion]:
-    """Return the regions of an axis of `size` elements with stride 1, in order.
+    """List the regions of an axis of `size` elements with stride 1, in order.
 
-    Returns none where a result reads nothing but padding.
+    The list is empty if a result reads nothing but padding.
     """
 
     def live(result: int) -> tuple[int, ...]:
         first = result - pad[0]
         return tuple(tap for tap in range(taps) if 0 <= first + tap * dilation < size)
 
-    found = []
-    for read, group in groupby(range(size + sum(pad) - dilation * (taps - 1)), live):
+    regions = []
+    for tap_indices, group in groupby(range(size + sum(pad) - dilation * (taps - 1)), live):
         results = list(group)
-        if not read:
+        if not tap_indices:
             return []
-        first = results[0] - pad[0] + read[0] * dilation
-        last = results[-1] - pad[0] + read[-1] * dilation
-        kept, rows = range(read[0], read[-1] + 1), range(first, last + 1)
-        found.append(LiveRegion(len(results), kept, rows))
-    return found
+        first = results[0] - pad[0] + tap_indices[0] * dilation
+        last = results[-1] - pad[0] + tap_indices[-1] * dilation
+        live_taps, rows = range(tap_indices[0], tap_indices[-1] + 1), range(first, last + 1)
+        regions.append(LiveRegion(len(results), live_taps, rows))
+    return regions
 
 
 def split_by_live_regions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with convolutions cut where few taps of the others read the image."""
+    """Split the convolutions of a module with few live taps into regions."""
     return rewrite_graph(_Regions(module), module)
 
 
@@ -93,7 +93,7 @@ class _Regions(PyExprMutator):
     def _split_axes(
         self, call: relax.Call, axes: Sequence[Sequence[LiveRegion]], at: list[LiveRegion]
     ) -> relax.Expr:
-        """Return the results of all regions of the axes that are left, `at` one of the others."""
+        """Compute all regions of the remaining axes, at one region `at` of each previous axis."""
         if not axes:
             return self._convolve_region(call, at)
         axis = 2 + len(at)
@@ -101,7 +101,7 @@ class _Regions(PyExprMutator):
         return self.builder_.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
 
     def _convolve_region(self, call: relax.Call, regions: Sequence[LiveRegion]) -> relax.Expr:
-        """Return the results of one region."""
+        """Compute the results of one region."""
         data, weight = call.args
         data = self._slice_spatial_axes(data, [region.rows for region in regions])
         weight = self._slice_spatial_axes(weight, [region.taps for region in regions])
@@ -110,11 +110,11 @@ class _Regions(PyExprMutator):
             for dilation, region in zip(call.attrs.dilation, regions, strict=True)
         ]
         padding = [0] * 2 * len(regions)
-        made = rebuild_convolution(call, data, weight, padding=padding, dilation=steps)
-        return self.builder_.emit(made)
+        region_call = rebuild_convolution(call, data, weight, padding=padding, dilation=steps)
+        return self.builder_.emit(region_call)
 
     def _slice_spatial_axes(self, tensor: relax.Expr, parts: Sequence[range]) -> relax.Expr:
-        """Return a part of the spatial axes of an image or a kernel."""
+        """Slice the spatial axes of an image or a kernel."""
         if [len(part) for part in parts] == list(read_static_shape(tensor) or ())[2:]:
             return tensor
         axes = list(range(2, 2 + len(parts)))
@@ -123,7 +123,7 @@ class _Regions(PyExprMutator):
 
 
 def _find_regions(call: relax.Call) -> list[list[LiveRegion]]:
-    """Return the regions along each axis, or [] for what stays whole."""
+    """Return the regions along each axis, or [] if the convolution is not split."""
     name, attrs = getattr(call.op, "name", ""), call.attrs
     if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
         return []
@@ -145,5 +145,5 @@ def _find_regions(call: relax.Call) -> list[list[LiveRegion]]:
         for taps, regions in zip(weight[2:], axes, strict=True)
     )
     live = math.prod(sum(region.work for region in regions) for regions in axes)
-    saved = (everything - live) * data[0] * weight[0] * weight[1]
-    return axes if live <= _LIVE * everything and saved >= _SAVED else []
+    saved_operations = (everything - live) * data[0] * weight[0] * weight[1]
+    return axes if live <= _LIVE * everything and saved_operations >= _SAVED else []

@@ -1,17 +1,17 @@
-"""Takes means and variances over images axis by axis, and along a long axis group by group.
+"""Split means and variances over images by axis, and along a long axis by group.
 
-A long sum in one chain drifts: 4096 equal numbers came out 4e-5 of themselves off. An instance norm
-subtracts their mean from them and divides by the square root of its epsilon, so that on an image of
-one colour 0.2 % of a standard deviation was left, where there is none. Means of rows have chains of
-64 for 64 x 64 pixels, and rows are shared by threads. A variance is that inside of rows and that of
-their means, which are there already:
+A long sum in one chain accumulates rounding errors: for 4096 equal numbers a relative error of
+4e-5. An instance norm subtracts their mean from them and divides by the square root of its epsilon,
+so that on an image of one colour 0.2 % of a standard deviation was left, instead of zero. Means of
+rows have chains of 64 for 64 x 64 pixels, and rows are shared by threads. A variance is the mean of
+the rows' variances plus the variance of the rows' means:
 
     mean(x, [1, 2])       of [1, 64, 64, 16]    becomes    mean(rows, [1]), rows = mean(x, [2])
     variance(x, [1, 2])                         becomes    mean(variance(x, [2]), [1])
                                                            + variance(rows, [1])
 
-A sound of [1, 3200, 128] is an image of [1, 50, 64, 128] here. Of [1, 3199, 128] 49 such rows are
-made, and 63 elements stay. With n1 = 3136 and n2 = 63 elements both come together as
+Audio of [1, 3200, 128] is reshaped to [1, 50, 64, 128]. For [1, 3199, 128] there are 49 such rows,
+and 63 remaining elements. With n1 = 3136 and n2 = 63 elements both are combined as
 
     mean        n1 / 3199 mean1 + n2 / 3199 mean2
     variance    n1 / 3199 variance1 + n2 / 3199 variance2
@@ -35,17 +35,17 @@ from autopipe.compiler.graph.rewrite import rewrite_graph
 _MEAN, _VARIANCE = MOMENTS = "relax.mean", "relax.variance"
 
 _LONG: Final = 256
-"""Elements of a mean from which on it is taken axis by axis."""
+"""Elements of a mean from which on it is split by axis."""
 
 _GROUP: Final = 64
-"""Elements of a group of a long axis, unless the axis is divided by a number near it."""
+"""Elements of a group of a long axis, unless a size of `_NEAR` divides the axis."""
 
 _NEAR: Final = range(32, 129)
-"""What is near it."""
+"""Preferred sizes of a group: divisors of the axis."""
 
 
 def split_long_means(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with long means and variances taken axis by axis, or group by group."""
+    """Split the long means and variances of a module by axis, or by group."""
     return rewrite_graph(_Means(module), module)
 
 
@@ -59,17 +59,17 @@ class _Means(PyExprMutator):
         (value,) = call.args
         axes = _find_long_axes(value, call.attrs.axis)
         if len(axes) > 1:
-            found = self._reduce_axes(name, value, axes)
+            result = self._reduce_axes(name, value, axes)
         elif axes and axes[0] < value.ty.ndim - 1:
-            found = self._split_reduction(name, value, axes[0])
+            result = self._split_reduction(name, value, axes[0])
         else:
             return call
         if call.attrs.keepdims:
-            return found
-        return relax.op.squeeze(found, [int(axis) for axis in call.attrs.axis])
+            return result
+        return relax.op.squeeze(result, [int(axis) for axis in call.attrs.axis])
 
     def _reduce_axes(self, name: str, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
-        """Return the mean or the variance along axes, the last of them first."""
+        """Compute the mean or the variance along axes, the last of them first."""
         within: relax.Expr | None = None  # the variance along the axes so far
         for axis in reversed(axes):
             if name == _VARIANCE:
@@ -79,38 +79,43 @@ class _Means(PyExprMutator):
         return value if within is None else within
 
     def _split_reduction(self, name: str, value: relax.Expr, axis: int) -> relax.Expr:
-        """Return the mean or the variance along one axis that is not the last one."""
+        """Compute the mean or the variance along one axis other than the last."""
         length = _read_shape(value)[axis]
         group = next((size for size in _NEAR if length % size == 0), _GROUP)
-        whole = length - length % group
-        if whole == length:
+        grouped_length = length - length % group
+        if grouped_length == length:
             return self._reduce_in_groups(name, value, axis, group)
-        rows, rest = (
-            self._slice_axis(value, axis, 0, whole),
-            self._slice_axis(value, axis, whole, length),
+        rows, remainder = (
+            self._slice_axis(value, axis, 0, grouped_length),
+            self._slice_axis(value, axis, grouped_length, length),
         )
-        share, other = (relax.const(n / length, value.ty.dtype) for n in (whole, length - whole))
+        share, rest_share = (
+            relax.const(n / length, value.ty.dtype)
+            for n in (grouped_length, length - grouped_length)
+        )
 
         def both(moment: str) -> tuple[relax.Expr, relax.Expr]:
             return self._reduce_in_groups(moment, rows, axis, group), self._reduce_axes(
-                moment, rest, [axis]
+                moment, remainder, [axis]
             )
 
         first, last = both(name)
-        found = self._emit_add(self._emit_multiply(first, share), self._emit_multiply(last, other))
+        weighted_sum = self._emit_add(
+            self._emit_multiply(first, share), self._emit_multiply(last, rest_share)
+        )
         if name != _VARIANCE:
-            return found
-        apart = self.builder_.emit(relax.op.subtract(*both(_MEAN)))
-        between = self._emit_multiply(self._emit_multiply(apart, apart), share)
-        return self._emit_add(found, self._emit_multiply(between, other))
+            return weighted_sum
+        difference = self.builder_.emit(relax.op.subtract(*both(_MEAN)))
+        between = self._emit_multiply(self._emit_multiply(difference, difference), share)
+        return self._emit_add(weighted_sum, self._emit_multiply(between, rest_share))
 
     def _reduce_in_groups(self, name: str, value: relax.Expr, axis: int, group: int) -> relax.Expr:
-        """Return the mean or the variance along an axis whose length is divided by a group's."""
+        """Compute the mean or the variance along an axis that a group's size divides."""
         shape = _read_shape(value)
         rows = [*shape[:axis], shape[axis] // group, group, *shape[axis + 1 :]]
         image = self.builder_.emit(relax.op.reshape(value, rows))
-        found = self._reduce_axes(name, image, [axis, axis + 1])
-        return self.builder_.emit(relax.op.squeeze(found, [axis]))
+        result = self._reduce_axes(name, image, [axis, axis + 1])
+        return self.builder_.emit(relax.op.squeeze(result, [axis]))
 
     def _slice_axis(self, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
         return self.builder_.emit(relax.op.strided_slice(value, [axis], [begin], [end]))
@@ -122,11 +127,11 @@ class _Means(PyExprMutator):
             return between
         return self._emit_add(self._emit_reduction(relax.op.mean, within, axis), between)
 
-    def _emit_add(self, one: relax.Expr, other: relax.Expr) -> relax.Expr:
-        return self.builder_.emit(relax.op.add(one, other))
+    def _emit_add(self, left: relax.Expr, right: relax.Expr) -> relax.Expr:
+        return self.builder_.emit(relax.op.add(left, right))
 
-    def _emit_multiply(self, one: relax.Expr, other: relax.Expr) -> relax.Expr:
-        return self.builder_.emit(relax.op.multiply(one, other))
+    def _emit_multiply(self, left: relax.Expr, right: relax.Expr) -> relax.Expr:
+        return self.builder_.emit(relax.op.multiply(left, right))
 
     def _emit_reduction(
         self, op: Callable[..., relax.Expr], value: relax.Expr, axis: int
@@ -139,9 +144,9 @@ def _read_shape(value: relax.Expr) -> tuple[int, ...]:
 
 
 def _find_long_axes(value: relax.Expr, axes: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the axes of a long mean of floats, but those of one element; () of any other."""
+    """Return the axes of a long mean of floats, except those of extent 1; () for any other."""
     shape, kind = read_static_shape(value), str(getattr(value.ty, "dtype", ""))
     if shape is None or axes is None or not kind.startswith("float"):
         return ()
-    found = sorted(axis for one in axes if shape[axis := int(one) % len(shape)] > 1)
-    return tuple(found) if math.prod(shape[axis] for axis in found) >= _LONG else ()
+    long_axes = sorted(axis for n in axes if shape[axis := int(n) % len(shape)] > 1)
+    return tuple(long_axes) if math.prod(shape[axis] for axis in long_axes) >= _LONG else ()

@@ -1,4 +1,4 @@
-"""Split kernels in two where a schedule packs weights: the packing, and the rest."""
+"""Split kernels whose schedules pack weights into the packing and the rest."""
 
 import tvm
 from tvm.relax import transform
@@ -9,21 +9,23 @@ from autopipe.compiler.labels.kernel_nodes import relabel_packed
 
 
 def split_packing(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with a kernel of its own for each packing; calls keep their labels.
+    """Split the packing of weights off to separate kernels; calls keep their labels.
 
-    TVM's pass for this fails on PrimFuncs without blocks, such as sort. So it is given only the
-    PrimFuncs that pack weights.
+    TVM's pass for this fails on PrimFuncs without blocks, such as sort. So it is applied only to
+    the PrimFuncs that pack weights.
     """
     functions = dict(module.functions_items())
-    others = {
+    other_kernels = {
         var: function
         for var, function in functions.items()
         if isinstance(function, tvm.tirx.PrimFunc) and not _has_packing_block(function)
     }
-    rest = {var: function for var, function in functions.items() if var not in others}
-    split = transform.SplitLayoutRewritePreproc()(tvm.IRModule(rest))
-    split.update(tvm.IRModule(others))
-    return relabel_packed(module, split)
+    remaining_functions = {
+        var: function for var, function in functions.items() if var not in other_kernels
+    }
+    split_module = transform.SplitLayoutRewritePreproc()(tvm.IRModule(remaining_functions))
+    split_module.update(tvm.IRModule(other_kernels))
+    return relabel_packed(module, split_module)
 
 
 def _has_packing_block(function: tvm.tirx.PrimFunc) -> bool:

@@ -1,9 +1,9 @@
-"""Transpose an image before it is resized to a larger one, in place of the result.
+"""Transpose an image before it is enlarged, instead of the result.
 
     large = resize2d(image, [257, 257], "NHWC")         small = permute_dims(image, [0, 3, 1, 2])
     y = permute_dims(large, [0, 3, 1, 2])         ->    y = resize2d(small, [257, 257], "NCHW")
 
-Where nothing else reads the large result, the small image is moved in its place.
+If nothing else reads the large result, the small image is transposed instead of it.
 """
 
 import math
@@ -25,15 +25,15 @@ _TO_NCHW: Final = [0, 3, 1, 2]
 
 
 def transpose_before_resize(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with transposes behind images that become larger done before these."""
+    """Move transposes after enlarging resizes before them."""
     reads: Counter[str] = Counter()
     for _, function in graph_functions(module):
         relax.analysis.post_order_visit(function.body, partial(_count_reads, reads))
-    return rewrite_graph(_Turning(module, reads), module)
+    return rewrite_graph(_TransposeMover(module, reads), module)
 
 
 def _count_reads(reads: Counter[str], node: relax.Expr) -> None:
-    """Count what reads a variable, by its name; several of one name count as one."""
+    """Count the readers of variables by name; variables of one name count together."""
     parts: Sequence[relax.Expr] = node.args if isinstance(node, relax.Call) else ()
     parts = node.fields if isinstance(node, relax.Tuple) else parts
     parts = [node.body] if isinstance(node, relax.SeqExpr) else parts
@@ -41,7 +41,7 @@ def _count_reads(reads: Counter[str], node: relax.Expr) -> None:
 
 
 @mutator
-class _Turning(PyExprMutator):
+class _TransposeMover(PyExprMutator):
     def __init__(self, module: tvm.IRModule, reads: Counter[str]) -> None:
         super().__init__(module)
         self._reads = reads
@@ -49,24 +49,24 @@ class _Turning(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         if getattr(call.op, "name", "") != "relax.permute_dims":
             return self.visit_expr_post_order(call)
-        alone = isinstance(call.args[0], relax.Var) and self._reads[call.args[0].name] == 1
+        has_one_reader = isinstance(call.args[0], relax.Var) and self._reads[call.args[0].name] == 1
         call = self.visit_expr_post_order(call)
-        if not alone:
+        if not has_one_reader:
             return call
         order = [int(axis) for axis in call.attrs.axes or ()]
-        made = self.lookup_binding(call.args[0])
-        if not isinstance(made, relax.Call) or order != _TO_NCHW:
+        resize = self.lookup_binding(call.args[0])
+        if not isinstance(resize, relax.Call) or order != _TO_NCHW:
             return call
-        if getattr(made.op, "name", "") != RESIZE:
+        if getattr(resize.op, "name", "") != RESIZE:
             return call
-        attrs, (data, size) = made.attrs, made.args
-        if str(attrs.layout) != "NHWC" or _count_elements(data) >= _count_elements(made):
+        attrs, (data, size) = resize.attrs, resize.args
+        if str(attrs.layout) != "NHWC" or _count_elements(data) >= _count_elements(resize):
             return call
         return relax.op.image.resize2d(
             self.builder_.emit(relax.op.permute_dims(data, order)), size, list(attrs.roi), "NCHW",
             str(attrs.method), str(attrs.coordinate_transformation_mode),
             str(attrs.rounding_method), float(attrs.cubic_alpha), int(attrs.cubic_exclude),
-            float(attrs.extrapolation_value), str(made.ty.dtype),
+            float(attrs.extrapolation_value), str(resize.ty.dtype),
         )  # fmt: skip
 
 

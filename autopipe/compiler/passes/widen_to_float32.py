@@ -1,9 +1,9 @@
-"""Computes models of float16 or bfloat16 in float32 where the processor has no such arithmetic.
+"""Compute float16 and bfloat16 models in float32 on processors without such arithmetic.
 
 Without this pass LLVM would convert each number before and after each operation. The model still
-takes and returns 16-bit numbers, but computes in float32 in between, which is also more exact.
-Weights are converted to float32 once, at compile time. Where the model itself casts to 16 bits,
-from any other type, it is cast: 70000 becomes an infinity in float16.
+takes and returns 16-bit floats, but computes in float32 in between, which is also more accurate.
+Weights are converted to float32 once, at compile time. Casts of the model to 16 bits, from any
+other type, are kept: 70000 becomes an infinity in float16.
 
 Example: `y = relu(matmul(x, w))` in float16 becomes
 
@@ -28,11 +28,11 @@ _BRAIN: Final = HALVES[1]
 _WIDE: Final = "float32"
 _CAST: Final = tvm.ir.Op.get("relax.astype")
 _ARITHMETIC: Final = ("avx512fp16", "fullfp16")
-"""LLVM's names of the features with which a processor computes in float16."""
+"""LLVM's names of the processor features for float16 arithmetic."""
 
 
 def widen_to_float32(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Return the module, computing in float32 where the target has no half arithmetic."""
+    """Convert a module to float32 arithmetic where the target has no 16-bit float arithmetic."""
     if backend_of(target).has_half_arithmetic:
         return module
     halves = HALVES[1:] if _has_half_arithmetic(target) else HALVES
@@ -46,11 +46,11 @@ def _has_half_arithmetic(target: tvm.target.Target) -> bool:
 
 
 def _has_type(module: tvm.IRModule, halves: tuple[str, ...]) -> bool:
-    """Tell whether a tensor of a graph has one of some element types."""
+    """Tell whether a tensor of a graph has one of some dtypes."""
 
     def stop(kind: relax.TensorType) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult:
-        found = str(kind.dtype) in halves
-        return tvm_ffi.VisitInterrupt(kind) if found else tvm_ffi.WalkResult.SKIP
+        is_half = str(kind.dtype) in halves
+        return tvm_ffi.VisitInterrupt(kind) if is_half else tvm_ffi.WalkResult.SKIP
 
     return any(
         tvm_ffi.structural_walk(function, (relax.TensorType, stop), order="pre") is not None
@@ -91,13 +91,13 @@ class _Widen(PyExprMutator):
         if isinstance(call.op, tvm.ir.Op) and not call.op.name.startswith("relax.call_"):
             return relax.Call(call.op, args, self._widen_attributes(call.attrs), call.ty_args)
         narrow = [self._cast_back(*pair) for pair in zip(args, call.args, strict=True)]
-        made = relax.Call(call.op, narrow, call.attrs, call.ty_args)
-        return self._cast_to_float32(self.builder_.emit(made))
+        half_call = relax.Call(call.op, narrow, call.attrs, call.ty_args)
+        return self._cast_to_float32(self.builder_.emit(half_call))
 
     def _round_to_dtype(self, value: relax.Expr, before: object, dtype: object) -> relax.Expr:
-        """Return a value of type `before` in the model, cast to `dtype`, in float32.
+        """Round a value of type `before` in the model to `dtype`, as float32.
 
-        TVM casts whole numbers to bfloat16 without rounding them, so they become float32 first.
+        TVM casts integers to bfloat16 without rounding, so they are cast to float32 first.
         """
         if before == dtype:
             return value
@@ -117,8 +117,8 @@ class _Widen(PyExprMutator):
         self._results[binding.var] = emit(result)
 
     def visit_seq_expr_(self, body: relax.SeqExpr) -> relax.Expr:
-        made = super().visit_seq_expr_(body)
-        return relax.SeqExpr(made.blocks, self._results.get(body.body, made.body))
+        new_body = super().visit_seq_expr_(body)
+        return relax.SeqExpr(new_body.blocks, self._results.get(body.body, new_body.body))
 
     def _cast_to_float32(self, value: relax.Expr) -> relax.Expr:
         if not isinstance(value.ty, relax.TensorType) or not _has_half_dtype(
@@ -128,7 +128,7 @@ class _Widen(PyExprMutator):
         return self.builder_.emit(relax.op.astype(value, _WIDE))
 
     def _cast_back(self, value: relax.Expr, original: relax.Expr) -> relax.Expr:
-        """Return a value, cast to the dtypes of `original`."""
+        """Cast a value to the dtypes of `original`."""
         kind = original.ty
         if not _has_half_dtype(kind, self._halves):
             return value
@@ -145,7 +145,7 @@ class _Widen(PyExprMutator):
         )
 
     def _widen_attributes(self, attrs: tvm.ir.Attrs | None) -> tvm.ir.Attrs | None:
-        """Return the attributes of an op with float32 in the place of 16-bit types."""
+        """Replace 16-bit float types in the attributes of an op by float32."""
         if attrs is None:
             return attrs
         info = attrs.__class__.__tvm_ffi_type_info__
@@ -153,10 +153,10 @@ class _Widen(PyExprMutator):
         halves = {name for name, value in values.items() if _is_half(value, self._halves)}
         if not halves:
             return attrs
-        made: tvm.ir.Attrs = tvm.ir.make_node(
+        new_attributes: tvm.ir.Attrs = tvm.ir.make_node(
             info.type_key, **values | dict.fromkeys(halves, _WIDE)
         )
-        return made
+        return new_attributes
 
 
 def _is_half(value: object, halves: tuple[str, ...]) -> bool:
