@@ -1,11 +1,11 @@
-"""What attention computes: sums of values, weighed by how queries and keys fit each other.
+"""Attention as a tensor expression: sums of values, weighted by the scores of queries and keys.
 
     scores[..., s, t] = scale * sum over d of q[..., s, d] * k[..., t, d] + mask[..., s, t]
     y[..., s, e] = sum over t of softmax(scores)[..., s, t] * v[..., t, e]
 
-(Vaswani et al., arXiv:1706.03762). Each tensor may have its axes in an order of its own: a model
-makes `q` by a product whose result holds the heads beside each other, [batch, s, heads, d], and
-reads `y` so. The heads and batches, whatever their number, are the outer axes here.
+(Vaswani et al., arXiv:1706.03762). Each tensor may have another order of axes: models compute `q`
+by a matmul whose result has contiguous heads, [batch, s, heads, d], and read `y` so. Any number of
+batch and head axes are the outer axes here.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ ATTRIBUTE: Final = "autopipe.attention"
 """Attribute of a PrimFunc that holds its form as JSON."""
 
 _OPAQUE: Final = 8
-"""TVM's kind of a function that fuses with nothing."""
+"""TVM's pattern kind of a function that fuses with nothing."""
 
 Order = Annotated[tuple[Annotated[int, Field(ge=0, le=15)], ...], Field(min_length=2)]
 
 
 class AttentionForm(Frozen, frozen=True):
-    """The orders of axes, and what becomes of a product before the softmax.
+    """The orders of axes of attention, its scale and its mask.
 
-    An order says which axis of the usual order each axis of a tensor is. Usual are the outer axes,
-    then the position (of a query or a key), then the depth. Example: (0, 2, 1, 3) is the order of a
-    tensor [batch, position, head, depth], as head is axis 1 of [batch, head, position, depth].
+    An order maps each axis of a tensor to an axis of the usual order: the outer axes, then the
+    position (of a query or a key), then the depth. Example: (0, 2, 1, 3) is the order of a tensor
+    [batch, position, head, depth], as head is axis 1 of [batch, head, position, depth].
     """
 
     query: Order
@@ -42,7 +42,7 @@ class AttentionForm(Frozen, frozen=True):
     result: Order
     scale: float
     masked: bool
-    """Whether there is a mask [..., s, t], whose axes are as long as those or 1."""
+    """Whether there is a mask [..., s, t], whose extents may be 1."""
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -51,7 +51,7 @@ class AttentionForm(Frozen, frozen=True):
 
 
 def parse_form(text: str) -> AttentionForm | None:
-    """Return the form that a text says, or None if it says none."""
+    """Parse a form from JSON; None for other text."""
     try:
         return AttentionForm.model_validate_json(text)
     except ValidationError:
@@ -59,24 +59,24 @@ def parse_form(text: str) -> AttentionForm | None:
 
 
 def to_usual_order(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
-    """Return what a tensor's axes have in an order, such as extents, in the usual order."""
+    """Permute values per stored axis, such as extents, to the usual order."""
     return [values[order.index(axis)] for axis in range(len(order))]
 
 
 def to_stored_order(order: Sequence[int], values: Sequence[_Value]) -> list[_Value]:
-    """Return what axes have in the usual order, such as indices, in the order of a tensor."""
+    """Permute values per axis of the usual order, such as indices, to a tensor's order."""
     return [values[axis] for axis in order]
 
 
 def find_mask_index(mask: te.Tensor | Var, place: Sequence[Expr]) -> list[Expr | int]:
-    """Return the index of the element of a mask for a score."""
+    """Return the index of a score's mask element."""
     return [0 if _is_one(n) else at for n, at in zip(mask.shape, place, strict=True)]
 
 
 def build_attention(
     form: AttentionForm, query: te.Tensor, key: te.Tensor, value: te.Tensor, *mask: te.Tensor
 ) -> te.Tensor:
-    """Return attention as TVM's tensor, scores and softmax written out."""
+    """Build attention as a tensor expression, with explicit scores and softmax."""
     *outer, queries, depth = to_usual_order(form.query, query.shape)
     keys = to_usual_order(form.key, key.shape)[-2]
     breadth = to_usual_order(form.value, value.shape)[-1]
@@ -88,8 +88,8 @@ def build_attention(
         return te.sum(product * key(*to_stored_order(form.key, [*heads, t, step])), axis=step)
 
     def moved(*at: Expr) -> Expr:
-        scaled = scores(*at) * te.const(form.scale, query.dtype)
-        return scaled + mask[0](*find_mask_index(mask[0], at)) if mask else scaled
+        scaled_score = scores(*at) * te.const(form.scale, query.dtype)
+        return scaled_score + mask[0](*find_mask_index(mask[0], at)) if mask else scaled_score
 
     def mean(*at: Expr) -> Expr:
         *heads, s, e = to_usual_order(form.result, at)

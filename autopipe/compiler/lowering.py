@@ -1,4 +1,4 @@
-"""From an imported module to kernels: the stages *optimize* and *lower*.
+"""Compile an imported module to kernels: the stages *optimize* and *lower*.
 
 They are run once. Tuning and build start from the same lowered module.
 """
@@ -29,14 +29,14 @@ class Optimized:
     transform: tvm.IRModule
     """`main_transform_params` takes a tuple of the weights and returns the transformed ones."""
     layout: LayoutReport
-    """Layouts and transposes that are left."""
+    """Layouts and remaining transposes."""
     rounded: tuple[int, ...]
     """Weights that are rounded to bfloat16, counted from 0."""
     products: RoundedProducts | None
-    """Which products are in bfloat16; None if none are wanted."""
+    """The matmuls in bfloat16; None if not enabled."""
 
 
-def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
+def optimize(  # noqa: PLR0913 -- one for each option of a pipeline file
     module: tvm.IRModule,
     inputs: int,
     layout: Mapping[str, Sequence[str]],
@@ -49,8 +49,8 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
     """Simplify the graph, convert layouts and lift all work on weights out of `main`.
 
     The first `inputs` parameters of `main` are inputs of the model; the rest are weights. With
-    `round_weights`, those of matrix products become bfloat16; with `round_products`, both operands
-    of products with weights do.
+    `round_weights`, those of matmuls become bfloat16; with `round_products`, both operands of
+    matmuls and convolutions with weights do.
     Raises ModelError if TVM fails on an op, and for a model that carries code.
     """
     check_model(module)  # to fold its constants, TVM compiles and runs parts of it
@@ -65,17 +65,17 @@ def optimize(  # noqa: PLR0913 -- one for each thing that a pipeline file says
         round_products=round_products,
     )
     with target, pass_context(), raise_model_errors():
-        optimized = run_passes(module, OPTIMIZE, state)
-    layouts = count_layouts(optimized)
-    return Optimized(optimized, state.transform, layouts, state.rounded_weights, state.products)
+        new_module = run_passes(module, OPTIMIZE, state)
+    layouts = count_layouts(new_module)
+    return Optimized(new_module, state.transform, layouts, state.rounded_weights, state.products)
 
 
 def round_products_as_built(
     module: tvm.IRModule, inputs: int, target: tvm.target.Target, *, channels_last: bool
 ) -> tvm.IRModule:
-    """Return an imported module with the products in bfloat16 that `optimize` rounds, and no more.
+    """Round the matmuls of an imported module as `optimize` does, without other passes.
 
-    A build is compared with it. Raises ModelError as `optimize`.
+    Builds are verified against it. Raises ModelError as `optimize`.
     """
     check_model(module)
     state = OptimizeState(
@@ -98,7 +98,7 @@ def lower(
     scope: Scope | None = None,
     pays: Pays | None = None,
 ) -> tvm.IRModule:
-    """Legalize ops to PrimFuncs and fuse them. Each PrimFunc tells its ops in `op_info`.
+    """Legalize ops to PrimFuncs and fuse them. Attribute `op_info` has the ops of each.
 
     `main` of the result calls PrimFuncs only. Parameters of a PrimFunc that are weights are marked,
     since their layout may still change. `fast_algorithms` allows elementary functions that round

@@ -1,4 +1,4 @@
-"""A pass with a name and a reason, and how a list of them is run.
+"""Named passes with a reason, and lists of them.
 
 Each pass is registered with TVM's pass infrastructure under its name, so that TVM's instruments see
 it. Passes of TVM keep TVM's names, such as `FoldConstant`; ours are verbs in lower case.
@@ -18,7 +18,7 @@ from autopipe.compiler.step_counter import count_each
 _LOG: Final = logging.getLogger(__name__)
 
 State_contra = TypeVar("State_contra", contravariant=True)
-"""The options of one run of a list, and what its passes report."""
+"""The options of one run of a list, and the results of its passes besides the module."""
 
 ModulePass = Callable[[tvm.IRModule], tvm.IRModule]
 KernelRewrite = Callable[[tirx.PrimFunc], tirx.PrimFunc]
@@ -30,31 +30,31 @@ class NamedPass(Generic[State_contra]):
 
     name: str
     reason: str
-    """Why it is run, in a line for the reference page."""
+    """The purpose of the pass, in a line for the reference page."""
     apply: Callable[[tvm.IRModule, State_contra], tvm.IRModule]
     is_wanted: Callable[[State_contra], bool] = lambda _: True
     condition: str = ""
-    """What an option has to be for it, for the reference page; empty if it depends on none."""
+    """The option that enables it, for the reference page; empty if it is always enabled."""
     rewrites: frozenset[str] = frozenset()
-    """What `list_contents` calls the parts of a graph that it rewrites. It is skipped where the
-    graph has none of these; without any it is always run."""
+    """Entries of `list_contents` that it rewrites. It is skipped for a graph without any of these;
+    an empty set never skips it."""
 
     def describe_condition(self) -> str:
-        """Return when it is run, for the reference page; empty if always."""
+        """Describe the condition of the pass for the reference page; empty if it always runs."""
         parts = ", ".join(f"`{name.removeprefix('relax.')}`" for name in sorted(self.rewrites))
         return "; ".join(filter(None, (self.condition, parts and f"the graph has {parts}")))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelPass:
-    """A pass that rewrites each kernel by itself."""
+    """A pass that rewrites each kernel separately."""
 
     name: str
     reason: str
     rewrite: KernelRewrite
 
     def to_tvm(self) -> tvm.transform.Pass:
-        """Return the pass as TVM runs it."""
+        """Convert to a pass of TVM."""
         return tirx.transform.prim_func_pass(
             lambda function, *_: self.rewrite(function), opt_level=0, name=self.name
         )
@@ -62,14 +62,14 @@ class KernelPass:
 
 @dataclass(frozen=True, slots=True)
 class PassPhase(Generic[State_contra]):
-    """Passes that follow each other for one purpose."""
+    """Consecutive passes with one purpose."""
 
     name: str
     passes: tuple[NamedPass[State_contra], ...]
 
 
 def tvm_pass(make: Callable[[], tvm.transform.Pass], reason: str) -> NamedPass[object]:
-    """Return a pass of TVM, under the name that TVM gives it."""
+    """Wrap a pass of TVM, under TVM's name."""
     name = str(getattr(make, "__name__", make))
     return NamedPass(name, reason, lambda module, _: make()(module))
 
@@ -77,7 +77,7 @@ def tvm_pass(make: Callable[[], tvm.transform.Pass], reason: str) -> NamedPass[o
 def module_pass(
     function: ModulePass, reason: str, rewrites: Iterable[str] = ()
 ) -> NamedPass[object]:
-    """Return a pass that needs nothing but the module, under the name of its function."""
+    """Wrap a function of the module alone as a pass, under the function's name."""
     return NamedPass(
         str(getattr(function, "__name__", "")), reason, lambda module, _: function(module),
         rewrites=frozenset(rewrites),
@@ -85,45 +85,45 @@ def module_pass(
 
 
 def kernel_pass(rewrite: KernelRewrite, reason: str) -> KernelPass:
-    """Return a pass over kernels, under the name of its function."""
+    """Wrap a rewrite of kernels as a pass, under the function's name."""
     return KernelPass(str(getattr(rewrite, "__name__", "")), reason, rewrite)
 
 
 def run_passes(
     module: tvm.IRModule, phases: Iterable[PassPhase[State_contra]], state: State_contra
 ) -> tvm.IRModule:
-    """Run the passes of all phases that are wanted, in order; each sees what the one before made.
+    """Run the enabled passes of all phases in order, each on the result of the previous one.
 
-    Passes that would find nothing to rewrite are skipped. Raises what a pass raises.
+    Passes that would find nothing to rewrite are skipped. Raises the errors of passes.
     """
-    wanted = [one for phase in phases for one in phase.passes if one.is_wanted(state)]
+    enabled_passes = [p for phase in phases for p in phase.passes if p.is_wanted(state)]
     contents: frozenset[str] | None = None
-    for one in count_each("passes run", wanted, is_even=False):
-        if one.rewrites:
+    for next_pass in count_each("passes run", enabled_passes, is_even=False):
+        if next_pass.rewrites:
             contents = list_contents(module) if contents is None else contents
-            if one.rewrites.isdisjoint(contents):
+            if next_pass.rewrites.isdisjoint(contents):
                 continue
-        module, contents = _run_pass(one, module, state), None
+        module, contents = _run_pass(next_pass, module, state), None
     return module
 
 
 def _run_pass(
-    one: NamedPass[State_contra], module: tvm.IRModule, state: State_contra
+    named_pass: NamedPass[State_contra], module: tvm.IRModule, state: State_contra
 ) -> tvm.IRModule:
-    """Run a pass as one of TVM's. TVM raises errors of Python as its own: the first is kept."""
-    raised: list[Exception] = []
+    """Run a pass as one of TVM's. TVM wraps Python errors as its own: the first is re-raised."""
+    errors: list[Exception] = []
 
-    def apply(given: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    def apply(current: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         try:
-            return one.apply(given, state)
+            return named_pass.apply(current, state)
         except Exception as error:
-            raised.append(error)
+            errors.append(error)
             raise
 
-    _LOG.debug("pass %s", one.name)  # before it: native code may end the process
+    _LOG.debug("pass %s", named_pass.name)  # before it: native code may end the process
     try:
-        return tvm.transform.module_pass(apply, opt_level=0, name=one.name)(module)
+        return tvm.transform.module_pass(apply, opt_level=0, name=named_pass.name)(module)
     except Exception:
-        if raised:
-            raise raised[0] from raised[0].__cause__
+        if errors:
+            raise errors[0] from errors[0].__cause__
         raise

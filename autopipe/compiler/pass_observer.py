@@ -1,6 +1,6 @@
-"""Watch passes while they run: their times, and the module after each.
+"""Observe passes while they run: their times, and the module after each.
 
-TVM calls an instrument before and after each pass. Passes of lists count, and not those that a pass
+TVM calls an instrument before and after each pass. Passes of lists count, but not those that a pass
 of a list runs itself, such as for the kernels that constant folding compiles.
 """
 
@@ -27,7 +27,7 @@ _current: ContextVar["PassObserver | None"] = ContextVar("observer", default=Non
 
 @dataclass(slots=True)
 class PassObserver:
-    """Times of passes in the order of their first run, and where modules are written."""
+    """Times of passes in the order of their first run, and the folder for modules."""
 
     folder: Path | None = None
     """A file for each pass that changes the module; None writes none."""
@@ -38,20 +38,20 @@ class PassObserver:
     _refused: OSError | None = None
 
     def begin(self, name: str, text: Callable[[], str]) -> None:
-        """Note that a pass begins on what `text` prints."""
+        """Start the time of a pass; `text` prints its input."""
         if self.folder is not None and not self._files and not self._is_inside_pass():
             self._write_file("input", text())
         self._running.append((name, perf_counter()))
 
     def end(self, name: str, text: Callable[[], str]) -> None:
-        """Note that a pass ended, and write what it returned if that reads differently."""
+        """Add the time of a pass, and write its result if the text has changed."""
         end = perf_counter()
-        _, begun = self._running.pop()
+        _, start = self._running.pop()
         if name in _LISTS or self._is_inside_pass():
             return
-        self.add(PassTime(name, 1, end - begun))
-        if self.folder is not None and (printed := text()) != self._last:
-            self._write_file(name, printed)
+        self.add(PassTime(name, 1, end - start))
+        if self.folder is not None and (text_after := text()) != self._last:
+            self._write_file(name, text_after)
 
     def add(self, time: PassTime) -> None:
         """Add the time of one or several runs of a pass."""
@@ -64,11 +64,11 @@ class PassObserver:
             raise StoreError(f"{self.folder}: {self._refused.strerror}") from self._refused
 
     def _is_inside_pass(self) -> bool:
-        """Tell whether a pass runs that is no list."""
+        """Tell whether a pass other than a list is running."""
         return any(name not in _LISTS for name, _ in self._running)
 
     def _write_file(self, name: str, text: str) -> None:
-        """Write a file; what the disk refuses is kept: TVM's code may be below this call."""
+        """Write a file; keep an OSError for later, as C++ frames of TVM may call this."""
         if self.folder is None or self._refused is not None:
             return
         self._last, number = text, self._files
@@ -83,7 +83,7 @@ class PassObserver:
 
 @pass_instrument
 class _Instrument:
-    """Forwards what TVM reports."""
+    """Forwards TVM's pass events to an observer."""
 
     def __init__(self, observer: PassObserver) -> None:
         self._observer = observer
@@ -97,7 +97,7 @@ class _Instrument:
 
 @contextmanager
 def observe_passes(folder: Path | None = None) -> Iterator[PassObserver]:
-    """Watch all passes that run in a `pass_context` inside of this one.
+    """Observe all passes that run in a `pass_context` inside of this one.
 
     Raises StoreError at the end if a module could not be written.
     """
@@ -112,7 +112,7 @@ def observe_passes(folder: Path | None = None) -> Iterator[PassObserver]:
 
 @contextmanager
 def observe_pass(name: str, text: Callable[[], str]) -> Iterator[None]:
-    """Watch a pass that is not TVM's, over what `text` prints before and after it."""
+    """Observe a pass that is not TVM's; `text` prints its input and its result."""
     observer = _current.get()
     if observer is None:
         yield
@@ -123,7 +123,7 @@ def observe_pass(name: str, text: Callable[[], str]) -> Iterator[None]:
 
 
 def list_pass_times() -> list[PassTime]:
-    """Return the time of each pass that was observed.
+    """List the times of the observed passes.
 
     Raises StoreError if a module could not be written.
     """
@@ -133,21 +133,21 @@ def list_pass_times() -> list[PassTime]:
     return list(observer.times.values())
 
 
-def add_measured_passes(measured: Iterable[Iterable[Any]]) -> None:
-    """Add what `list_pass_times` returned in another process, by JSON, to the current observer."""
+def add_measured_passes(pass_times: Iterable[Iterable[Any]]) -> None:
+    """Add pass times of another process, from `list_pass_times` as JSON, to the observer."""
     if (observer := _current.get()) is not None:
-        for time in measured:
+        for time in pass_times:
             observer.add(PassTime(*time))
 
 
 def write_below(name: str) -> None:
-    """Have the current observer write modules to a folder of that name below its own."""
+    """Make the current observer write modules to a subfolder of its folder."""
     if (observer := _current.get()) is not None and observer.folder is not None:
         observer.folder /= name
 
 
 def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.PassContext:
-    """Return a context for passes of a build, which the current observer watches."""
+    """Build a context for passes of a build, with the current observer."""
     observer = _current.get()
     instruments = [] if observer is None else [_Instrument(observer)]
     return tvm.transform.PassContext(
@@ -156,5 +156,5 @@ def pass_context(config: Mapping[str, object] | None = None) -> tvm.transform.Pa
 
 
 def _format_module(module: tvm.IRModule) -> str:
-    """Return a module as TVMScript, without the values of its constants."""
+    """Format a module as TVMScript, without the values of its constants."""
     return str(module.script(show_meta=False))

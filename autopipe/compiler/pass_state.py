@@ -1,4 +1,4 @@
-"""The options of each list of passes, and what its passes report beside the module."""
+"""The options of each list of passes, and the results of its passes besides the module."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class OptimizeState:
     imported: tvm.IRModule
     """The module before the first pass."""
     inputs: int
-    """How many parameters of `main` are inputs; the rest are weights."""
+    """The number of inputs among the parameters of `main`; the rest are weights."""
     target: tvm.target.Target
     layout: Mapping[str, Sequence[str]]
     """Desired layouts by op."""
@@ -31,7 +31,7 @@ class OptimizeState:
     round_weights: bool = False
     round_products: bool = False
     products: RoundedProducts | None = None
-    """Products in bfloat16, and those that stay in float32; None if none are wanted."""
+    """Matmuls in bfloat16, and those that stay in float32; None if not enabled."""
     rounded_weights: tuple[int, ...] = ()
     """Weights that were rounded to bfloat16, counted from 0."""
     transform: tvm.IRModule = field(default_factory=tvm.IRModule)
@@ -40,38 +40,38 @@ class OptimizeState:
 
 @dataclass(slots=True)
 class LowerState:
-    """Options of lowering, and what is known of each kernel on the way."""
+    """Options of lowering, and the op information of each kernel."""
 
     target: tvm.target.Target
     fast_algorithms: bool
     """Whether elementary functions may round differently from libm's."""
     scope: Scope | None
-    """Which ops become one kernel; None where TVM decides."""
+    """Options of fusion; None for TVM's defaults."""
     pays: Pays | None
-    """Whether neighbouring convolutions are faster as one kernel."""
+    """Predicate: consecutive convolutions are faster as one kernel."""
     ops: Mapping[str, relax.Expr] = field(default_factory=dict)
     """The op of each variable of the graph, by its name."""
     labels: Mapping[str, Label] = field(default_factory=dict)
-    """The nodes of the model that each variable is computed for, by its name."""
+    """The model's nodes of each variable, by its name."""
     calls: CallInfos = field(default_factory=lambda: CallInfos({}, {}))
     """The op of each kernel call before fusion."""
     infos: Mapping[str, OpInfo] = field(default_factory=dict)
-    """The ops of each kernel behind fusion, by its name."""
+    """The ops of each kernel after fusion, by its name."""
 
     @property
     def has_rules(self) -> bool:
-        """Tell whether rules of `fusion` say which ops become one kernel."""
+        """Whether there are rules of the section `fusion`."""
         return self.scope is not None and bool(self.scope.rules)
 
 
 @dataclass(slots=True)
 class LinkState:
-    """Schedules that are put into a lowered module, and the work on weights they ask for."""
+    """Schedules of a lowered module's kernels, and the packing of weights that they need."""
 
     target: tvm.target.Target
     scheduled: Mapping[str, tvm.IRModule]
     """A module with the scheduled `main` of each kernel, by the name of the kernel."""
     packs_at_load: bool = False
-    """Whether weights that a schedule makes much larger are packed when the library is loaded."""
+    """Whether weights that grow much by packing are packed when the library is loaded."""
     packing: tvm.IRModule = field(default_factory=tvm.IRModule)
-    """Layouts of weights that the schedules ask for, without what is done at load."""
+    """The packing of weights for the schedules, except for that at load."""

@@ -1,12 +1,13 @@
-"""What RoiAlign computes: regions of an image, each as cells of the same number.
+"""RoiAlign as a tensor expression: regions of an image, each resampled to a fixed number of cells.
 
-A cell is the mean of samples, or the largest corner of one. A sample lies between four pixels:
+A cell is the mean of samples, or the largest weighted corner of one. A sample lies between four
+pixels:
 
     y, x = start + cell * step + (sample + 0.5) * step / samples      # along each axis
     value = (1 - fy) * (1 - fx) * image[y0, x0] + ... + fy * fx * image[y0 + 1, x0 + 1]
 
-Where a sample lies, and the shares of its corners, are the same for all channels. So the image has
-its channels last; the cells of a channel lie together, as ONNX has them.
+The position of a sample, and the weights of its corners, are the same for all channels. So the
+image has its channels last; the result has the cells of a channel contiguous, as in ONNX.
 """
 
 import functools
@@ -24,33 +25,33 @@ ATTRIBUTE: Final = "autopipe.regions"
 """Attribute of a PrimFunc that holds its form as JSON."""
 
 MOST_SAMPLES: Final = 256
-"""Samples of a cell along a side; their square is what each number of the result takes."""
+"""Most samples of a cell along an axis; each result takes their square."""
 
 _MOST_COMPUTED: Final = 4096.0
-"""Samples of a cell along a side where they follow from the size of a region, as large as it is."""
+"""Most samples of a cell along an axis if they are computed from the size of a region."""
 
 _OPAQUE: Final = 8
-"""TVM's kind of a function that fuses with nothing."""
+"""TVM's pattern kind of a function that fuses with nothing."""
 
 _IMAGE_AXES: Final = (1, 2)
 
 Bind = Callable[[Expr], Expr]
-"""Gives a value a name, so that it is computed once; or returns it as it is."""
+"""Binds a value to a variable, so that it is computed once; or returns it unchanged."""
 
 
 class RegionForm(Frozen, frozen=True):
-    """What is made of each region."""
+    """The parameters of RoiAlign."""
 
     mode: Literal["avg", "max"]
     samples: Annotated[int, Field(ge=0, le=MOST_SAMPLES)]
-    """Samples of a cell along a side; 0 for one in a pixel."""
+    """Samples of a cell along an axis; 0 for one per pixel."""
     scale: float
-    """Pixels of the image that a unit of a region is."""
+    """Pixels of the image per unit of a region."""
     half_pixel: bool
-    """Whether 0.5 is the middle of the first pixel; otherwise it is 0, and no region is smaller
-    than a pixel."""
+    """Whether the centre of the first pixel is 0.5; otherwise it is 0, and regions are at least one
+    pixel large."""
     cells: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
-    """Cells of a region along its height and its width."""
+    """Cells of a region along height and width."""
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -59,7 +60,7 @@ class RegionForm(Frozen, frozen=True):
 
 
 def parse_form(text: str) -> RegionForm | None:
-    """Return the form that a text says, or None if it says none."""
+    """Parse a form from JSON; None for other text."""
     try:
         return RegionForm.model_validate_json(text)
     except ValidationError:
@@ -69,19 +70,19 @@ def parse_form(text: str) -> RegionForm | None:
 def build_regions(
     form: RegionForm, data: te.Tensor, boxes: te.Tensor, images: te.Tensor
 ) -> te.Tensor:
-    """Return the cells of regions [regions, channels, height, width], as TVM's tensor.
+    """Build the cells of regions [regions, channels, height, width] as a tensor expression.
 
     Args:
-        form: What is computed.
+        form: The parameters of RoiAlign.
         data: Images [images, height, width, channels].
         boxes: Corners [regions, 4] of the regions: x, y, x, y.
-        images: The image [regions] of each; one that is not there becomes the last or the first.
+        images: The image index [regions] of each, clamped to the number of images.
     """
     work = choose_compute_dtype(data.dtype)
 
     def at(region: Expr, channel: Expr, *cell: Expr) -> Expr:
-        own = [boxes[region, number] for number in range(4)]
-        grid = SampleGrid.of(form, data.shape, own, _keep_value, work)
+        corners = [boxes[region, number] for number in range(4)]
+        grid = SampleGrid.of(form, data.shape, corners, _keep_value, work)
         image = clamp_image_index(images, region, data.shape[0])
         steps = [
             te.reduce_axis((_make_like(grid.loops[axis], 0), grid.loops[axis]), f"sample{axis}")
@@ -101,19 +102,19 @@ def build_regions(
         return te.sum(tirx.if_then_else(inside, mean, zero), axis=steps)
 
     shape = [boxes.shape[0], data.shape[3], *form.cells]
-    made = te.compute(shape, at, name="regions")
+    regions = te.compute(shape, at, name="regions")
     if work == data.dtype:
-        return made
-    return te.compute(shape, lambda *place: made[place].astype(data.dtype), name="narrowed")
+        return regions
+    return te.compute(shape, lambda *place: regions[place].astype(data.dtype), name="narrowed")
 
 
 def choose_compute_dtype(dtype: str) -> str:
-    """Return the dtype that is computed in."""
+    """Return the dtype of the computation: float64 for float64, otherwise float32."""
     return "float64" if str(dtype) == "float64" else "float32"
 
 
 def clamp_image_index(images: te.Tensor | Expr, region: Expr, count: Expr) -> Expr:
-    """Return the image of a region, one that is there."""
+    """Return the image index of a region, clamped to the number of images."""
     wide = "int64"
     image = images[region].astype(wide)
     last = tirx.Cast(wide, count) - tirx.const(1, wide)
@@ -122,14 +123,14 @@ def clamp_image_index(images: te.Tensor | Expr, region: Expr, count: Expr) -> Ex
 
 @dataclass(frozen=True, slots=True)
 class SamplePlace:
-    """Where a sample lies along an axis: between two pixels."""
+    """The position of a sample along an axis, between two pixels."""
 
     low: Expr
     high: Expr
     part: Expr
-    """How far from the first to the second one, from 0 to 1."""
+    """The interpolation weight of the second pixel, from 0 to 1."""
     inside: Expr
-    """Whether it lies in the image, or less than a pixel beside it."""
+    """Whether it is in the image or at most a pixel outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +140,9 @@ class SampleGrid:
     extents: tuple[Expr, ...]
     starts: tuple[Expr, ...]
     steps: tuple[Expr, ...]
-    """Pixels of a cell."""
+    """Size of a cell in pixels."""
     loops: tuple[Expr, ...]
-    """Samples of a cell, 1 at least."""
+    """Samples of a cell, at least 1."""
     some: tuple[Expr | bool, ...]
     """Whether there are samples."""
     count: Expr
@@ -152,7 +153,7 @@ class SampleGrid:
     def of(
         cls, form: RegionForm, shape: Sequence[Expr], corners: Sequence[Expr], bind: Bind, work: str
     ) -> "SampleGrid":
-        """Return the samples of a region, given its corners, of images of a shape."""
+        """Compute the sample grid of a region from its corners and the shape of images."""
         starts, steps, loops = list[Expr](), list[Expr](), list[Expr]()
         some: list[Expr | bool] = []
         for axis in range(2):
@@ -169,7 +170,7 @@ class SampleGrid:
                 loops.append(tirx.const(form.samples, "int32"))
                 some.append(True)
                 continue
-            # a number that is none is smaller than all others here
+            # NaN is smaller than all numbers here
             number = tirx.min(
                 tirx.max(tirx.ceil(step), tirx.const(0, work)), _make_cell_limit(work)
             )
@@ -181,7 +182,7 @@ class SampleGrid:
         return cls(extents, tuple(starts), tuple(steps), tuple(loops), tuple(some), count, work)
 
     def place(self, axis: int, cell: Expr, sample: Expr | tirx.IterVar, bind: Bind) -> SamplePlace:
-        """Return where a sample of a cell lies along an axis."""
+        """Compute the position of a sample of a cell along an axis."""
         work, extent = self.work, self.extents[axis]
         step = self.steps[axis]
         within = (
@@ -193,16 +194,16 @@ class SampleGrid:
             *([] if self.some[axis] is True else [self.some[axis]]),
         )  # fmt: skip
         last = tirx.Cast(work, extent - 1)
-        cut = bind(tirx.min(tirx.max(real, tirx.const(0, work)), last))
-        floor = bind(tirx.floor(cut))
+        position = bind(tirx.min(tirx.max(real, tirx.const(0, work)), last))
+        floor = bind(tirx.floor(position))
         low = bind(floor.astype("int32"))
         high = bind(tirx.min(low + 1, tirx.Cast("int32", extent - 1)))
-        return SamplePlace(low, high, bind(cut - floor), inside)
+        return SamplePlace(low, high, bind(position - floor), inside)
 
 
 def list_corners(places: Sequence[SamplePlace], bind: Bind) -> list[tuple[Expr, Expr, Expr]]:
-    """Return the four pixels around a sample: row, column, and its share."""
-    ends = [((one.low, 1 - one.part), (one.high, one.part)) for one in places]
+    """List the four pixels around a sample as (row, column, weight)."""
+    ends = [((p.low, 1 - p.part), (p.high, p.part)) for p in places]
     return [(y, x, bind(down * across)) for y, down in ends[0] for x, across in ends[1]]
 
 

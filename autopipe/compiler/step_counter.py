@@ -1,7 +1,7 @@
-"""Counts the steps of the compiler for the progress of a stage, which this package cannot import.
+"""Count steps of the compiler for the progress of a stage, which this package cannot import.
 
 A stage installs its counter with `count_with`; the passes and frontends below it call
-`count_steps`, which counts for nobody where no counter is installed.
+`count_steps`, which has no effect without a counter.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,14 +12,14 @@ from typing import Protocol, TypeVar
 _T = TypeVar("_T")
 
 ReportDone = Callable[[int], None]
-"""Takes how many steps are done."""
+"""Receives the number of finished steps."""
 
 
 class StepCounter(Protocol):
-    """Begins to count steps."""
+    """Starts a count of steps."""
 
     def __call__(self, message: str, total: int, *, is_even: bool) -> ReportDone:
-        """Take what is counted, such as `passes run`, how many, and whether they take alike."""
+        """Start a count of `total` steps, which take equal time if `is_even`."""
         ...
 
 
@@ -32,7 +32,7 @@ _current: ContextVar[StepCounter] = ContextVar("step_counter", default=_count_no
 
 @contextmanager
 def count_with(counter: StepCounter) -> Iterator[None]:
-    """Have `count_steps` inside of this context count with a counter."""
+    """Install a counter for `count_steps` inside of this context."""
     token = _current.set(counter)
     try:
         yield
@@ -50,18 +50,18 @@ def join_counts(runs: int) -> Iterator[None]:
         nonlocal before, report
         report, offset = report or begin(message, runs * total, is_even=is_even), before
         before += total
-        joined = report
-        return lambda done: joined(offset + done)
+        joint_report = report
+        return lambda done: joint_report(offset + done)
 
     with count_with(count):
         yield
 
 
 def count_steps(message: str, total: int, *, is_even: bool = True) -> ReportDone:
-    """Begin to count `total` steps; the result takes how many are done.
+    """Start a count of `total` steps; the result receives the number of finished ones.
 
-    `message` names what is counted, such as `passes run`. Without `is_even` steps are too different
-    for the time left to be told from their mean.
+    `message` names the steps, such as `passes run`. Without `is_even` steps are too different to
+    estimate the remaining time from their mean.
     """
     return _current.get()(message, total, is_even=is_even)
 
@@ -72,7 +72,7 @@ def count_each(message: str, items: Sequence[_T], *, is_even: bool = True) -> It
 
 
 def report_each(report: ReportDone, items: Iterable[_T], before: int = 0) -> Iterator[_T]:
-    """Yield the items, and report how many are done beyond those `before`."""
-    for done, item in enumerate(items, before):
-        report(done)
+    """Yield the items, and report the number of finished ones, counted from `before`."""
+    for count, item in enumerate(items, before):
+        report(count)
         yield item

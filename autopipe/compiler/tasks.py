@@ -1,7 +1,7 @@
-"""Task extraction: each PrimFunc of the lowered module is a task; equal ones are one task.
+"""Task extraction: each PrimFunc of a lowered module is a task; equal ones share a task.
 
 After the RFC "A general task extraction mechanism for auto_scheduler": a task is a whole primitive
-function, whatever it computes. Which tasks are worth tuning is decided later.
+function of any kind. Tasks to tune are selected later.
 """
 
 import math
@@ -50,10 +50,10 @@ class Workload:
 
 
 def make_workload(function: tvm.tirx.PrimFunc) -> Workload:
-    """Return the workload of a PrimFunc: what it computes, without its name."""
+    """Build the workload of a PrimFunc, without its name."""
     for attribute in _NAMING:
         function = function.without_attr(attribute)
-    # free are buffers that annotations of TOPI keep and nothing uses, each time others
+    # unused buffers in annotations of TOPI, which differ each time, are free variables
     identity = tvm_ffi.structural_hash(function, map_free_vars=True) & _MASK
     return Workload(
         f"{identity:016x}", tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
@@ -61,46 +61,46 @@ def make_workload(function: tvm.tirx.PrimFunc) -> Workload:
 
 
 def append_label(name: str, label: str) -> str:
-    """Return the name of a PrimFunc of a module with that label: `fused_matmul@8x128`."""
+    """Append the label of its module to the name of a PrimFunc: `fused_matmul@8x128`."""
     return f"{name}@{label}" if label else name
 
 
 def parse_label(name: str) -> str:
-    """Return the label behind a name, such as likely sizes: `8x128` of `matmul@8x128@40`."""
+    """Parse the label after a name, such as likely sizes: `8x128` of `matmul@8x128@40`."""
     return (*name.split("@"), "")[1]
 
 
 def extract_tasks(
-    lowered: tvm.IRModule | Mapping[str, tvm.IRModule],
+    lowered_modules: tvm.IRModule | Mapping[str, tvm.IRModule],
 ) -> tuple[list[Task], dict[str, tvm.IRModule]]:
-    """Return the tasks of a lowered module in the order of first use, and each workload's module.
+    """Extract the tasks of a lowered module in the order of first use, and each workload's module.
 
-    PrimFuncs that are structurally equal are one task whose `calls` add up. With open sizes there
-    are several modules, by label, and the tasks of all of them are in one table. A PrimFunc whose
-    sizes the model computes is there twice: as it is, and with as many as are likely.
+    Structurally equal PrimFuncs are one task whose `calls` add up. With dynamic shapes there are
+    several modules, by label, and the tasks of all of them are in one table. A PrimFunc with
+    data-dependent sizes has two tasks: with dynamic and with likely sizes.
     """
-    modules = lowered if isinstance(lowered, Mapping) else {"": lowered}
+    modules = lowered_modules if isinstance(lowered_modules, Mapping) else {"": lowered_modules}
     calls: Counter[str] = Counter()
     bodies: dict[str, tvm.tirx.PrimFunc] = {}
     weights: dict[str, frozenset[int]] = {}
     for label, module in modules.items():
         counts = count_calls(module)
         constant = find_weight_arguments(module)
-        if label or len(modules) == 1:  # else its likely sizes have a module of their own
+        if label or len(modules) == 1:  # otherwise likely sizes have separate modules
             for name, at, body in _list_likely_kernels(module):
                 full = append_label(append_label(name, label), at)
                 calls[full], bodies[full] = counts[name], body
                 weights[full] = constant.get(name, frozenset())
         calls.update({append_label(name, label): n for name, n in counts.items()})
-        weights.update({append_label(name, label): found for name, found in constant.items()})
+        weights.update({append_label(name, label): at for name, at in constant.items()})
         bodies.update({append_label(name, label): body for name, body in list_prim_funcs(module)})
     names: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
     for name in count_each("kernels compared", list(calls)):
-        found = _resolve_collision(make_workload(bodies[name]), workloads)
-        workloads.setdefault(found.identity, found)
-        names.setdefault(found.identity, []).append(name)
-    kernels = {identity: found.module for identity, found in workloads.items()}
+        workload = _resolve_collision(make_workload(bodies[name]), workloads)
+        workloads.setdefault(workload.identity, workload)
+        names.setdefault(workload.identity, []).append(name)
+    kernels = {identity: workload.module for identity, workload in workloads.items()}
     likely = LikelyKernels(modules, kernels)
     tasks = [
         make_task(index, workloads[identity], same, read_op_info(bodies[same[0]])).model_copy(
@@ -116,39 +116,39 @@ def extract_tasks(
 
 
 def _list_likely_fields(workloads: Sequence[str]) -> dict[str, object]:
-    """Return the fields of a task that say what it is at likely sizes; none if no task is that."""
+    """Return the fields of a task for its workloads at likely sizes; empty without any."""
     return {"likely": workloads[0], "also_likely": workloads[1:]} if workloads else {}
 
 
 def _find_shared_weights(
     names: Sequence[str], weights: Mapping[str, frozenset[int]]
 ) -> tuple[int, ...]:
-    """Return the arguments that are weights in all of these PrimFuncs."""
+    """Find the arguments that are weights in all of these PrimFuncs."""
     return tuple(
         sorted(frozenset.intersection(*(weights.get(name, frozenset()) for name in names)))
     )
 
 
 def _list_likely_kernels(module: tvm.IRModule) -> Iterator[tuple[str, str, tvm.tirx.PrimFunc]]:
-    """Yield PrimFuncs of open sizes as they are at likely ones: name, these sizes, function."""
+    """Yield (name, sizes, function) of dynamic PrimFuncs, bound to their likely sizes."""
     for name, function in list_prim_funcs(module):
-        known = read_open_sizes(function)
-        if known is None:
+        sizes = read_open_sizes(function)
+        if sizes is None:
             continue
-        at = "x".join(map(str, known.likely.values()))
-        body = bind_kernel_sizes(tvm.IRModule({"main": function}), known.likely)["main"]
-        info = _fix_op_sizes(read_op_info(function), set(known.likely.values()))
+        at = "x".join(map(str, sizes.likely.values()))
+        body = bind_kernel_sizes(tvm.IRModule({"main": function}), sizes.likely)["main"]
+        info = _fix_op_sizes(read_op_info(function), set(sizes.likely.values()))
         yield name, at, body.with_attr(ATTRIBUTE, info.model_dump_json())
 
 
 def _fix_op_sizes(info: OpInfo, sizes: Collection[int]) -> OpInfo:
-    """Return op information without open sizes; with several sizes nobody knows which is which."""
+    """Replace the dynamic size in op information; with several sizes outputs are dropped."""
     ops = []
     for op in info.ops:
         outputs = op.outputs
         if any(size < 0 for tensor in outputs for size in tensor.shape):
-            (likely, *others) = sizes
-            outputs = () if others else tuple(
+            (likely, *other_sizes) = sizes
+            outputs = () if other_sizes else tuple(
                 tensor.model_copy(
                     update={"shape": tuple(likely if s < 0 else s for s in tensor.shape)}
                 )
@@ -158,28 +158,30 @@ def _fix_op_sizes(info: OpInfo, sizes: Collection[int]) -> OpInfo:
     return info.model_copy(update={"ops": tuple(ops)})
 
 
-def _resolve_collision(new: Workload, known: Mapping[str, Workload]) -> Workload:
+def _resolve_collision(new: Workload, workloads: Mapping[str, Workload]) -> Workload:
     """Give a workload another identity if a different workload has the same 64-bit hash."""
-    same = known.get(new.identity)
-    if same is None or tvm_ffi.structural_equal(same.module, new.module, map_free_vars=True):
+    previous = workloads.get(new.identity)
+    if previous is None or tvm_ffi.structural_equal(
+        previous.module, new.module, map_free_vars=True
+    ):
         return new
     return _resolve_collision(
-        Workload(f"{int(new.identity, 16) + 1 & _MASK:016x}", new.module), known
+        Workload(f"{int(new.identity, 16) + 1 & _MASK:016x}", new.module), workloads
     )
 
 
-def make_task(index: int, found: Workload, names: Sequence[str], info: OpInfo) -> Task:
-    """Return the task of a workload that is called once."""
-    instance = bind_likely_sizes(found.module)
-    blocks = _list_blocks(found.module)
-    params = found.module["main"].params
+def make_task(index: int, workload: Workload, names: Sequence[str], info: OpInfo) -> Task:
+    """Build the task of a workload that is called once."""
+    instance = bind_likely_sizes(workload.module)
+    blocks = _list_blocks(workload.module)
+    params = workload.module["main"].params
     arguments = [p for p in params if isinstance(p.ty, tvm.tirx.BufferType)]
     tensors = list(map(describe_buffer, arguments))
-    first = len(tensors) - (len(info.results) or _count_outputs(found.module["main"], arguments))
+    first = len(tensors) - (len(info.results) or _count_outputs(workload.module["main"], arguments))
     return Task(
         index=index,
         name=names[0],
-        workload=found.identity,
+        workload=workload.identity,
         functions=tuple(names),
         calls=1,
         info=info,
@@ -189,9 +191,9 @@ def make_task(index: int, found: Workload, names: Sequence[str], info: OpInfo) -
         sizes=len(params) - len(arguments),
         likely=None if instance is None else make_workload(instance["main"]).identity,
         flops=max(
-            _estimate_flops(found.module),
+            _estimate_flops(workload.module),
             sum(map(_count_reductions, blocks)),
-            _count_recurrent_flops(found.module),
+            _count_recurrent_flops(workload.module),
         ),
         bytes=sum(tensor.bytes for tensor in tensors),
         opaque=not blocks or any(map(_is_opaque, blocks)),
@@ -201,7 +203,7 @@ def make_task(index: int, found: Workload, names: Sequence[str], info: OpInfo) -
 
 
 def _count_outputs(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buffer]) -> int:
-    """Return how many of the last arguments are outputs; one if the function does not say."""
+    """Count the outputs among the last arguments; 1 if it cannot be determined."""
     stores: list[BufferStore] = []
     tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
     read = [i for i, p in enumerate(arguments) if not any(s.buffer.same_as(p) for s in stores)]
@@ -209,18 +211,18 @@ def _count_outputs(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buf
 
 
 def _list_blocks(module: tvm.IRModule) -> list[tvm.s_tir.SBlock]:
-    """Return the blocks below the root. There are none if the TIR is not made of blocks."""
+    """List the blocks below the root; empty for TIR without blocks."""
     try:
         schedule = tvm.s_tir.Schedule(module)
-        found: list[tvm.s_tir.SBlock] = []
+        blocks: list[tvm.s_tir.SBlock] = []
         open_blocks = [schedule.get_sblock("root")]
         while open_blocks:
             children = schedule.get_child_blocks(open_blocks.pop())
-            found.extend(schedule.get(child) for child in children)
+            blocks.extend(schedule.get(child) for child in children)
             open_blocks.extend(children)
     except RuntimeError:  # ScheduleError is one
         return []
-    return found
+    return blocks
 
 
 def _is_reduction(block: tvm.s_tir.SBlock) -> bool:
@@ -228,16 +230,16 @@ def _is_reduction(block: tvm.s_tir.SBlock) -> bool:
 
 
 def _count_reductions(block: tvm.s_tir.SBlock) -> float:
-    """Return how many values a block reduces. TVM does not count a comparison as an operation."""
+    """Count the reduced values of a block. TVM does not count comparisons as operations."""
     extents = [axis.dom.extent for axis in block.iter_vars]
-    known = all(isinstance(extent, tvm.tirx.IntImm) for extent in extents)
-    return float(math.prod(map(int, extents))) if known and _is_reduction(block) else 0.0
+    is_static = all(isinstance(extent, tvm.tirx.IntImm) for extent in extents)
+    return float(math.prod(map(int, extents))) if is_static and _is_reduction(block) else 0.0
 
 
 def _count_recurrent_flops(module: tvm.IRModule) -> float:
-    """Return the operations of a recurrent layer, whose products are in no single block."""
-    found = form.parse_form(str((module["main"].attrs or {}).get(form.ATTRIBUTE, "")))
-    return found.flops if found else 0.0
+    """Count the operations of a recurrent layer, whose matmuls span several blocks."""
+    recurrence = form.parse_form(str((module["main"].attrs or {}).get(form.ATTRIBUTE, "")))
+    return recurrence.flops if recurrence else 0.0
 
 
 def _is_opaque(block: tvm.s_tir.SBlock) -> bool:
@@ -262,18 +264,18 @@ def _is_idle(block: tvm.s_tir.SBlock) -> bool:
 def _estimate_flops(module: tvm.IRModule) -> float:
     loops: list[For] = []
     tvm_ffi.structural_walk(module["main"].body, (For, loops.append))
-    if any(_has_loads(loop.extent) for loop in loops):  # TVM takes the dtype's largest number
+    if any(_has_loads(loop.extent) for loop in loops):  # TVM assumes the dtype's largest number
         return 0.0
     try:
-        counted = float(estimate_tir_flops(module))
+        flops = float(estimate_tir_flops(module))
     except RuntimeError:  # symbolic extents and while loops have no count
         return 0.0
     bound = count_operations.bound_operations(module["main"])
-    return min(counted, bound) if math.isfinite(bound) else 0.0
+    return min(flops, bound) if math.isfinite(bound) else 0.0
 
 
 def _has_loads(expression: tvm.ir.Expr) -> bool:
-    """Tell whether a value is an element of a tensor, so that it is known only at run time."""
+    """Tell whether a value loads from a tensor, so that it is data-dependent."""
     loads: list[TensorLoad] = []
     tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
     return bool(loads)

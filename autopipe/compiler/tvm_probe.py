@@ -1,6 +1,6 @@
-"""Tries out what the TVM installation can do.
+"""Probe the TVM installation.
 
-Each function runs in a child process, because TVM and tvm-ffi of unfitting releases crash.
+Each function runs in a child process, because incompatible releases of TVM and tvm-ffi crash.
 """
 
 import platform
@@ -20,10 +20,10 @@ Emit = Callable[[Any], None]
 
 
 def examine_tvm(_argument: Argument, _emit: Emit) -> dict[str, str]:
-    """Run the calls in which unfitting releases of TVM and tvm-ffi crash; return LLVM's facts.
+    """Run calls that crash with incompatible TVM and tvm-ffi; return LLVM's facts.
 
-    The keys are `llvm` (the major version), `mcpu` and `mtriple` of this machine, and `lacks`: the
-    features that `mcpu` should have and this machine has not, as can be on a virtual machine.
+    The keys are `llvm` (the major version), `mcpu` and `mtriple` of the host, and `lacks`: the
+    features of `mcpu` that the host does not have, as on some virtual machines.
     """
     import tvm
     from tvm.target import codegen
@@ -36,7 +36,7 @@ def examine_tvm(_argument: Argument, _emit: Emit) -> dict[str, str]:
 
 
 def _find_processor_name() -> str:
-    """Return LLVM's name of this machine's processor."""
+    """Return LLVM's name of the host's processor."""
     from tvm.target import codegen
 
     from autopipe.compiler.target import cpu
@@ -45,22 +45,22 @@ def _find_processor_name() -> str:
 
 
 def describe_machine() -> dict[str, str]:
-    """Return what this machine is to LLVM: `mcpu`, `mtriple`, and the features it `lacks`."""
+    """Describe the host in LLVM's terms: `mcpu`, `mtriple`, and the features it `lacks`."""
     from tvm.target import codegen
 
     from autopipe.compiler.target import cpu
 
     mcpu = _find_processor_name()
-    needed = cpu.list_required_features({"kind": "llvm", "mcpu": mcpu, "num_cores": 1})
+    required_features = cpu.list_required_features({"kind": "llvm", "mcpu": mcpu, "num_cores": 1})
     return {
         "mcpu": mcpu,
-        "lacks": " ".join(sorted(set(needed) - cpu.list_host_features())),
+        "lacks": " ".join(sorted(set(required_features) - cpu.list_host_features())),
         "mtriple": str(codegen.llvm_get_system_triple()),
     }
 
 
 def check_compatibility(_argument: Argument, _emit: Emit) -> str:
-    """Make a database and a search in the same way as tuning does."""
+    """Create a database and a search as tuning does."""
     import tvm
     from tvm.s_tir import meta_schedule as ms
 
@@ -81,7 +81,7 @@ def check_compatibility(_argument: Argument, _emit: Emit) -> str:
 
 
 def check_processor(_argument: Argument, _emit: Emit) -> str:
-    """Return LLVM's name of this processor, if it knows the processor."""
+    """Return LLVM's name of this processor. Raise TargetError if LLVM does not know it."""
     from tvm.target import codegen
 
     name = _find_processor_name()
@@ -97,9 +97,9 @@ def check_linking(argument: Argument, _emit: Emit) -> str:
 
     from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
 
-    here = describe_machine()
-    lacks = [f"-{feature}" for feature in here["lacks"].split()]
-    target = tvm.target.Target({"kind": "llvm", "mcpu": here["mcpu"], "mattr": lacks})
+    host = describe_machine()
+    lacks = [f"-{feature}" for feature in host["lacks"].split()]
+    target = tvm.target.Target({"kind": "llvm", "mcpu": host["mcpu"], "mattr": lacks})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "add_one.so")
         export_library(compile_model(_make_module(), target), path)
@@ -112,20 +112,20 @@ def check_linking(argument: Argument, _emit: Emit) -> str:
 
 
 def check_cross_linking(argument: Argument, _emit: Emit) -> str:
-    """Compile a small function for another machine and link it, as a pipeline's target says."""
+    """Compile a small function for a pipeline's target on another machine, and link it."""
     from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
     from autopipe.compiler.target.target import make_cpu_target
     from autopipe.environment.toolchain import Linker
 
     linker = Linker.of(argument["linker"], argument["sysroot"])
-    assert linker is not None  # noqa: S101 - nobody asks without one
-    here = describe_machine()
-    mcpu = here["mcpu"] if argument["mcpu"] == "native" else argument["mcpu"]
+    assert linker is not None  # noqa: S101 - callers pass one
+    host = describe_machine()
+    mcpu = host["mcpu"] if argument["mcpu"] == "native" else argument["mcpu"]
     target = make_cpu_target({**argument, "mcpu": mcpu, "num_cores": 1})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "add_one.so")
         export_library(compile_model(_make_module(), target), path, linker.options, linker.path)
-    triple = argument["mtriple"] or here["mtriple"]
+    triple = argument["mtriple"] or host["mtriple"]
     return f"a function was compiled for {mcpu} ({triple}), and linked with {linker.path}"
 
 
@@ -137,16 +137,16 @@ def import_modules(argument: Argument, _emit: Emit) -> str:
 
 
 def check_cuda(_argument: Argument, _emit: Emit) -> str:
-    """Return the GPU and its compiler. Raise SetupError if only one of the two is there."""
+    """Describe the GPU and its compiler. Raise SetupError if only one of the two is present."""
     from autopipe.compiler.library import cuda_runtime
     from autopipe.environment.cuda import Gpu, look, nvcc, toolchain
 
-    found = look()
+    gpu_or_reason = look()
     compiler = toolchain()["nvcc"]
-    if not isinstance(found, Gpu):
+    if not isinstance(gpu_or_reason, Gpu):
         able = f"; nvcc compiles for others ({compiler})" if nvcc() else ", nor nvcc"
-        return f"none needed: {found}{able}"
-    gpu = f"{found.gpu} ({found.arch}), driver for CUDA {found.driver}"
+        return f"none needed: {gpu_or_reason}{able}"
+    gpu = f"{gpu_or_reason.gpu} ({gpu_or_reason.arch}), driver for CUDA {gpu_or_reason.driver}"
     if nvcc() is None:
         raise SetupError(f"{gpu}, but no nvcc to compile for it")
     import tvm
@@ -158,7 +158,7 @@ def check_cuda(_argument: Argument, _emit: Emit) -> str:
 
 
 def _make_module() -> "IRModule":
-    """Return an IRModule whose `main` adds one to 16 numbers."""
+    """Build an IRModule whose `main` adds one to 16 numbers."""
     import tvm
     from tvm import te
 

@@ -1,4 +1,4 @@
-"""Writes workloads as TVMScript, and parses the text again to see that nothing is lost."""
+"""Format workloads as TVMScript, and verify the text by parsing it again."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from autopipe.compiler.patches import skip_call_stack
 def format_workloads(
     argument: Mapping[str, Any], _emit: Callable[[Any], None]
 ) -> dict[str, dict[str, object]]:
-    """Return `{"tir", "exact"}` for each of `workloads` in `folder`, by name. Runs in a child.
+    """Format each of `workloads` in `folder` as `{"tir", "exact"}`, by name. Runs in a child.
 
     `exact` is true if the text alone gives a structurally equal module again. TVM keeps some parts
     of a module as metadata beside the text.
@@ -30,7 +30,7 @@ def _format_script(module: tvm.IRModule) -> dict[str, object]:
 
 
 def _is_round_trip(text: str, module: tvm.IRModule) -> bool:
-    """Tell whether a text gives the same module. The parser refuses everything but a module."""
+    """Tell whether a text parses to the same module. The parser accepts modules only."""
     try:
         with skip_call_stack():
             again = tvm.script.from_source(text)

@@ -62,7 +62,7 @@ def test_without_a_compiler_it_is_said_what_to_install(monkeypatch, lowered, sch
 @needs_nvcc
 def test_what_the_compiler_refuses_ends_the_build(monkeypatch, lowered, scheduled):
     monkeypatch.setattr(nvcc, "nvcc", lambda: "/bin/false")
-    with pytest.raises(StageError, match="nvcc can not compile the kernels: no reason given"):
+    with pytest.raises(StageError, match="nvcc cannot compile the kernels: no reason given"):
         build.build_library(lowered, scheduled, TARGET)
 
 
@@ -70,7 +70,7 @@ def test_what_the_gpu_needs_and_is_not_there_is_said(monkeypatch, library):
     monkeypatch.setattr(cuda_runtime, "runtime_library", lambda: "libcudart.so.none")
     cuda_runtime.load.cache_clear()
     signature = BuiltLibrary.read(library).signature.model_copy(update={"device": "cuda"})
-    with pytest.raises(SetupError, match=r"CUDA can not be loaded: libcudart.so.none: .*driver"):
+    with pytest.raises(SetupError, match=r"CUDA cannot be loaded: libcudart.so.none: .*driver"):
         runtime.load_model(library, signature)
 
 

@@ -69,7 +69,7 @@ def test_an_op_whose_code_in_tvm_is_broken_is_a_model_error():
         with builder.dataflow():
             out = builder.emit_output(relax.op.nn.pixel_shuffle(x, 2))
         builder.emit_func_output(out)
-    with pytest.raises(ModelError, match="TVM can not compute an op as this model uses it: Attr"):
+    with pytest.raises(ModelError, match="TVM cannot compute an op as this model uses it: Attr"):
         lowering.lower(builder.get(), graphs.TARGET)
 
 

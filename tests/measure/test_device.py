@@ -40,7 +40,7 @@ def test_what_is_compiled_for_the_processor_runs_on_it(kernel):
 def test_a_gpu_that_can_not_be_used_is_said(monkeypatch):
     monkeypatch.setattr(cuda_runtime, "runtime_library", lambda: "libcudart.so.none")
     cuda_runtime.load.cache_clear()
-    with pytest.raises(SetupError, match="CUDA can not be loaded: libcudart"):
+    with pytest.raises(SetupError, match="CUDA cannot be loaded: libcudart"):
         device.prepare_device(TARGET)
 
 

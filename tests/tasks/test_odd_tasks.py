@@ -117,7 +117,7 @@ def test_what_tvm_has_no_loops_for_is_said_in_a_line():
         with builder.dataflow():
             out = builder.emit_output(relax.op.max(x, axis=1))
         builder.emit_func_output(out)
-    with pytest.raises(ModelError, match=r"^TVM can not compute an op as .*: Cannot decide min_v"):
+    with pytest.raises(ModelError, match=r"^TVM cannot compute an op as .*: Cannot decide min_v"):
         lowering.lower(builder.get(), TARGET)
 
 

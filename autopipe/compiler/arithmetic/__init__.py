@@ -1,1 +1,1 @@
-"""Legalizations of Relax ops whose arithmetic is wrong, slow or undefined in TVM."""
+"""Legalizations of Relax ops with wrong, slow or undefined arithmetic in TVM."""

@@ -1,4 +1,4 @@
-"""Legalization of constant tensors whose value may be an infinity or NaN.
+"""Legalization of tensors filled with a constant, which may be an infinity or NaN.
 
 TVM's function compares the name of the number's type with "float", and fails on a type of Relax.
 Importing this module replaces TVM's legalization of two Relax ops: the number is passed as an

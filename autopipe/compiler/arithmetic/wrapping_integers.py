@@ -35,7 +35,7 @@ from autopipe.compiler.arithmetic.element_rewrites import Compute, Legalize, rew
 
 _ARITHMETIC: Final = (tirx.Add, tirx.Sub, tirx.Mul)
 _BITS: Final = {"int32": 32, "uint32": 32, "int64": 64, "uint64": 64}
-"""Bits of the types whose arithmetic is assumed not to overflow."""
+"""Bits of the types that TVM assumes not to overflow."""
 _INTEGERS: Final = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _COMPARISONS: Final = (tirx.EQ, tirx.NE, tirx.GT, tirx.GE, tirx.LT, tirx.LE)
 _SAME_BITS: Final = "tirx.reinterpret"

@@ -22,7 +22,7 @@ class FusionStep:
     owner: str
     """Name of the last step of the same op: some ops are legalized to several calls."""
     reads: tuple[str, ...]
-    """Names of the steps whose results it reads."""
+    """Names of its producers."""
     simple: bool
     """Whether it is elementwise, a broadcast or injective: no reduction."""
     obstacle: str | None = None

@@ -165,6 +165,6 @@ class Grouping:
 
 
 def _make_group(names: Iterable[str]) -> Group:
-    """Build a group of steps, whose pieces are the single steps."""
+    """Build a group of steps with the single steps as pieces."""
     steps = tuple(names)
     return Group(steps, tuple(Group((name,)) for name in steps) if len(steps) > 1 else ())

@@ -78,7 +78,7 @@ class Solution:
     guards: list[Expr] = field(default_factory=list)
     """Further conditions of a read."""
     shifts: list[Shift] = field(default_factory=list)
-    """Loops whose bounds are no guards: reads beyond them must return zeros."""
+    """Loops without guards of their bounds: reads beyond them must return zeros."""
 
 
 def solve_indices(
@@ -106,9 +106,9 @@ class _Solver:
         self._single: set[Var] = set()
         self._turns: list[Loop] = []
         self._inside: set[Var] = set()
-        """Loops whose solved values are within their bounds by construction."""
+        """Loops with solved values within their bounds by construction."""
         self._exact: set[int] = set()
-        """Dimensions whose equation holds by construction."""
+        """Dimensions with an equation that holds by construction."""
         self._analyzer = Analyzer()
         for loop in (*loops, *place):
             self._analyzer.bind(loop.var, loop.range)

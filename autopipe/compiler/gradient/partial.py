@@ -117,7 +117,7 @@ def _derive_log(base: float, x: Expr, _: Expr) -> Expr:
 
 
 _FLAT: Final = frozenset({"floor", "ceil", "round", "trunc", "nearbyint", "rint", "sign"})
-"""Functions whose derivative is zero where it exists."""
+"""Functions with derivative zero where it exists."""
 
 _SLOPES: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
     "exp": lambda _, y: y,

@@ -242,7 +242,7 @@ def _build_term(read: Partial, tensor: te.Tensor, adjoint: te.Tensor) -> te.Tens
 
 
 def _simplify_choice(part: Expr, analyzer: Analyzer) -> Expr | None:
-    """Return the true value of a select whose condition is provable, otherwise None."""
+    """Return the true value of a select with a provable condition, otherwise None."""
     if isinstance(part, tirx.Select):
         choice = [part.condition, part.true_value]
     elif isinstance(part, Call) and str(part.op.name).endswith(".if_then_else"):

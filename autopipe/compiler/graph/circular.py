@@ -37,7 +37,7 @@ from autopipe.compiler.loops.copy_loops import copy_loop_nest
 _DOUBLE: Final = "float64"
 
 _MOST: Final = 2.0**22
-"""Largest argument whose multiple of pi / 2 has exact products."""
+"""Largest argument with exact products of its multiple of pi / 2."""
 
 _PARTS: Final = (1.570796325802803, 9.920935774287987e-10, 2.2517417741562176e-18)
 """Pi / 2 in parts: the first two have 29 bits, so that multiples of them are exact."""

@@ -29,7 +29,7 @@ from autopipe.compiler.graph.powers import expand_power, expand_rsqrt
 from autopipe.compiler.target.target import backend_of
 
 _MARK: Final = "autopipe.arithmetic_functions"
-"""Attribute of PrimFuncs whose elementary functions may be expanded."""
+"""Attribute of PrimFuncs that permits the expansion of elementary functions."""
 
 _NARROW: Final = frozenset({"float16", "bfloat16"})
 """Dtypes computed in float32; float64 is left to libm."""

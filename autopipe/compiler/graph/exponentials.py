@@ -89,7 +89,7 @@ def compute_exp(x: Expr) -> Expr:
         near = build_let(tirx.Select(y < low, y + make_float32(_LIFT), y), _compute_exp_in_range)
         return near * tirx.Select(y < low, make_float32(math.exp(-_LIFT)), make_float32(1.0))
 
-    # no number goes through: a minimum and a maximum take their second operand then
+    # NaN passes through: a minimum and a maximum take their second operand then
     return build_let(
         tirx.max(make_float32(_EXP_ZERO), tirx.min(make_float32(_EXP_RANGE[1]), x)), of
     )

@@ -15,7 +15,7 @@ _NUMBER: Final = (tvm.tirx.IntImm, tvm.tirx.FloatImm)
 _IMMEDIATE: Final = (*_NUMBER, tvm.ir.StringImm)
 
 _SMALL: Final = 64
-"""Elements of the largest constant whose values are recorded."""
+"""Elements of the largest constant that is recorded with its values."""
 
 
 def read_literal(value: relax.Expr) -> Literal:

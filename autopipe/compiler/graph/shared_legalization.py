@@ -28,7 +28,7 @@ _only_constants: ContextVar[bool] = ContextVar("only_constants", default=False)
 
 
 class _SharedCalls:
-    """The legalized calls of one builder, whose module has their kernels."""
+    """The legalized calls of one builder; its module has their kernels."""
 
     def __init__(self, builder: relax.BlockBuilder) -> None:
         self.builder = builder

@@ -12,6 +12,6 @@ TRANSFORM = "main_transform_params"
 
 
 def list_weights(function: tvm.tirx.PrimFunc) -> list[tvm.ir.Var]:
-    """List the parameters of a PrimFunc that are weights, whose layout may change."""
+    """List the parameters of a PrimFunc that are weights with a free layout."""
     positions = (function.attrs or {}).get("layout_free_buffers", [])
     return [function.params[int(position)] for position in positions]

@@ -150,7 +150,7 @@ def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.
         single_kernel = tvm.IRModule({name: function})
         if not kernels.is_threaded(single_kernel, target):
             raise StageError(
-                f"{name} has no schedule for {backend}, which can not run plain loops; "
+                f"{name} has no schedule for {backend}, which cannot run plain loops; "
                 "schedules.fallback should name `default`"
             )
     with use_kernel_compiler(target):

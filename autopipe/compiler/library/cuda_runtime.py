@@ -38,7 +38,7 @@ def load() -> None:
     except (OSError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise SetupError(
-            f"CUDA can not be loaded: {reason}; it takes a driver for CUDA 13 and "
+            f"CUDA cannot be loaded: {reason}; it takes a driver for CUDA 13 and "
             "pip install 'autopipe[cuda]'"
         ) from None
     install_loader()

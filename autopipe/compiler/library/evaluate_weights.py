@@ -26,7 +26,7 @@ _MOVES: Final[Mapping[str, _Move]] = {
     "relax.reshape": lambda array, call: array.reshape(_read_shape(call)),
     "relax.flip": lambda array, call: np.flip(array, int(call.attrs.axis)),
 }
-"""Ops of Relax that only move elements, as NumPy does them: to compile a kernel for each weight
+"""Data movement ops of Relax, as NumPy does them: compiling a kernel for each weight
 takes most of the time of a build."""
 
 Scheduler = Callable[[tvm.IRModule], tvm.IRModule]
@@ -43,9 +43,9 @@ def evaluate_weights(
 
     Raises ForeignCode if the module carries code.
     """
-    moved = _move_weights(module, weights)
-    if moved is not None:
-        return moved
+    moved_weights = _move_weights(module, weights)
+    if moved_weights is not None:
+        return moved_weights
     with target, pass_context():
         module = tvm.transform.Sequential(
             [
@@ -57,9 +57,9 @@ def evaluate_weights(
             ]
         )(legalize_ops(module))
         for name, function in list_prim_funcs(module):
-            alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-            scheduled = scheduler(alone)["main"].without_attr("global_symbol")
-            module.update_func(module.get_global_var(name), scheduled)
+            workload = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+            scheduled_function = scheduler(workload)["main"].without_attr("global_symbol")
+            module.update_func(module.get_global_var(name), scheduled_function)
         executable = compile_model(module, target)
     machine = relax.VirtualMachine(executable, tvm.cpu())
     arguments = [tvm.runtime.tensor(array) for array in weights]
@@ -67,15 +67,15 @@ def evaluate_weights(
 
 
 def _move_weights(module: tvm.IRModule, weights: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """Return the transformed weights if the module only moves elements, otherwise None."""
+    """Transform weights by NumPy if the module only moves elements, otherwise return None."""
     function = module[TRANSFORM]
     (parameter,) = function.params
     values: dict[relax.Expr, Sequence[np.ndarray]] = {parameter: weights}
     for binding in list_bindings(function):
-        moved = _apply_move(binding.value, values, module)
-        if moved is None:
+        arrays = _apply_move(binding.value, values, module)
+        if arrays is None:
             return None
-        values[binding.var] = moved
+        values[binding.var] = arrays
     results = _apply_move(function.body.body, values, module)
     return None if results is None else [np.asarray(array, order="C") for array in results]
 
@@ -83,7 +83,7 @@ def _move_weights(module: tvm.IRModule, weights: Sequence[np.ndarray]) -> list[n
 def _apply_move(
     value: relax.Expr, values: Mapping[relax.Expr, Sequence[np.ndarray]], module: tvm.IRModule
 ) -> Sequence[np.ndarray] | None:
-    """Return the arrays of a tuple or of one tensor; None for what is not a move of `values`."""
+    """Evaluate data movement of `values` to the arrays of a value; None for computation."""
     if value in values:
         return values[value]
     if isinstance(value, relax.Tuple) and all(field in values for field in value.fields):

@@ -91,7 +91,7 @@ class LoadedModel(Described):
     def infer(
         self, inputs: Arrays, outputs: Arrays = NO_ARRAYS, limit: CallLimit | None = None
     ) -> dict[str, np.ndarray]:
-        """Run one inference in the calling thread, whose turn it is."""
+        """Run one inference in the calling thread, which holds the lock."""
         arrays = check_inputs(self.signature.inputs, inputs)
         if not outputs:
             results = self._run_checked(arrays, {}, limit)

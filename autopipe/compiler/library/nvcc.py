@@ -17,7 +17,7 @@ import tvm_ffi
 from autopipe.environment.cuda import nvcc
 from autopipe.errors import SetupError, StageError
 
-FAILED: Final = "nvcc can not compile the kernels: "
+FAILED: Final = "nvcc cannot compile the kernels: "
 """Prefix of its failures; TVM raises a RuntimeError for an error in a callback."""
 
 _FALLBACK = "TVM_COMPILE_FORCE_FALLBACK"

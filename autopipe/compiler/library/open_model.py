@@ -22,7 +22,7 @@ from autopipe.errors import ConfigError, StageError
 from autopipe.host.memory import give_back, resident
 
 _KEPT: Final = 8
-"""Sizes whose buffers are kept."""
+"""Number of sizes with cached buffers."""
 _FRESH: Final = 16
 """New sizes after which unused memory is released: TVM keeps what it has allocated
 for each size."""
@@ -98,7 +98,7 @@ class OpenModel(Described):
 
     def stream(self, *_: object, **__: object) -> Never:
         """Raise ConfigError: the states of a stream have one size."""
-        raise ConfigError("a model with open sizes has no streams; build it for one size")
+        raise ConfigError("a model with dynamic shapes has no streams; build it for one size")
 
     def _build_model(
         self, key: tuple[object, ...], inputs: Mapping[str, np.ndarray], *, generic: bool

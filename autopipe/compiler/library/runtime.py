@@ -79,7 +79,7 @@ def map_weights(path: Path) -> np.ndarray:
         with path.open("rb") as file:
             return map_bytes(file, 0, path.stat().st_size)
     except OSError as error:
-        raise StageError(f"{path.name} can not be read: {error}") from error
+        raise StageError(f"{path.name} cannot be read: {error}") from error
 
 
 def load_with(
@@ -152,7 +152,7 @@ def load_kernel(library: Path, name: str) -> "Function":
         with limit_library_threads():
             kernel: Function = load_module(library).get_function(name, query_imports=True)
     except (RuntimeError, AttributeError) as error:
-        raise StageError(f"{library.name} can not be loaded: {find_last_line(error)}") from error
+        raise StageError(f"{library.name} cannot be loaded: {find_last_line(error)}") from error
     return kernel
 
 
@@ -165,7 +165,7 @@ def _load_machine(library: Path, devices: Sequence[int]) -> "Module":
         machine["vm_initialization"](*devices)
         machine["main"]  # which a model has
     except (RuntimeError, AttributeError) as error:
-        raise StageError(f"{library.name} can not be loaded: {find_last_line(error)}") from error
+        raise StageError(f"{library.name} cannot be loaded: {find_last_line(error)}") from error
     return machine
 
 
@@ -217,7 +217,7 @@ def _read_weights(
         header = read_header(data.data)
         views = {name: view_weight(data, header[name]) for name in names}
     except (ValueError, KeyError) as error:
-        raise StageError(f"{WEIGHTS} can not be read: {error}") from error
+        raise StageError(f"{WEIGHTS} cannot be read: {error}") from error
     for name in halves & header.keys():
         if (dtype := header[name].dtype) != "float16":
             raise StageError(f"{WEIGHTS}: {name} is {dtype} instead of float16")

@@ -1,6 +1,6 @@
-"""Copies that lay weights out as a schedule wants them, done by NumPy without machine code.
+"""Run layout copies of weights with NumPy, without machine code.
 
-To compile such a function takes 20 ms, and it runs once.
+Compiling such a function takes 20 ms, and it runs once.
 
 Example: weights [32, 256] in columns of 16, [16, 32, 16], are read at the indices
 
@@ -35,10 +35,10 @@ from tvm.tirx import (
 )
 
 _AT_ONCE: Final = 1 << 22
-"""Elements whose indices are in memory at the same time."""
+"""Most elements with indices in memory at the same time."""
 
 _Ranges = Mapping[Var, np.ndarray]
-"""Values of the variables of a block, each along an axis of its own."""
+"""Values of the variables of a block, each along a separate axis."""
 
 _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
     Add: add, Sub: sub, Mul: mul, FloorDiv: floordiv, FloorMod: mod, Min: np.minimum,
@@ -48,7 +48,7 @@ _OPERATIONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A loop nest that only stores elements of one tensor in another one."""
+    """A loop nest that only copies elements of one tensor to another."""
 
     axes: tuple[Var, ...]
     extents: tuple[int, ...]
@@ -57,7 +57,7 @@ class _Copy:
 
     @classmethod
     def of(cls, nest: Stmt) -> Self | None:
-        """Return the copy that a loop nest is; None if it does anything else."""
+        """Match a loop nest that is a copy; None for any other."""
         loops: dict[Expr, int | None] = {}
         while isinstance(nest, For):
             loops[nest.loop_var] = _read_extent(nest.min, nest.extent)
@@ -80,26 +80,26 @@ class _Copy:
         return cls(axes, tuple(extent or 0 for extent in extents), store.value, store)
 
     def apply(self, source: np.ndarray) -> np.ndarray:
-        """Return the tensor that is stored. Raises IndexError as `ElementCopies.apply`."""
+        """Compute the stored tensor. Raises IndexError as `ElementCopies.apply`."""
         shape = tuple(int(extent) for extent in self.store.buffer.shape)
         result = np.empty(int(np.prod(shape)), source.dtype)
-        stored = np.zeros(result.size, np.bool_)
+        is_stored = np.zeros(result.size, np.bool_)
         elements = np.ascontiguousarray(source).reshape(-1)
         for ranges in self._list_ranges():
             places = _locate_elements(self.store.indices, ranges, shape)
             result[places] = elements[_locate_elements(self.load.indices, ranges, source.shape)]
-            stored[places] = True
-        if not stored.all():
+            is_stored[places] = True
+        if not is_stored.all():
             raise IndexError(f"{self.store.buffer.name}: some elements are not stored")
         return result.reshape(shape)
 
     def _list_ranges(self) -> Iterator[_Ranges]:
-        """Yield the values of the variables, in pieces along the first axis."""
-        first, *others = self.extents
-        step = max(1, _AT_ONCE // max(1, int(np.prod(others))))
+        """Yield the values of the variables, in chunks along the first axis."""
+        first, *inner_extents = self.extents
+        step = max(1, _AT_ONCE // max(1, int(np.prod(inner_extents))))
         for begin in range(0, first, step):
             rows = np.arange(begin, min(begin + step, first))
-            yield dict(zip(self.axes, np.ix_(rows, *map(np.arange, others)), strict=True))
+            yield dict(zip(self.axes, np.ix_(rows, *map(np.arange, inner_extents)), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,25 @@ class ElementCopies:
 
     @classmethod
     def of(cls, function: PrimFunc) -> Self | None:
-        """Return the copies that a function is made of; None if it does anything else."""
+        """Match a function that consists of copies; None for any other."""
         root = function.body.block if isinstance(function.body, SBlockRealize) else None
         if root is None or root.alloc_buffers or root.iter_vars:
             return None
         nests = root.body.seq if isinstance(root.body, SeqStmt) else [root.body]
         copies = tuple(filter(None, map(_Copy.of, nests)))
         parameters = {parameter: at for at, parameter in enumerate(function.params)}
-        stored = [parameters.get(copy.store.buffer) for copy in copies]
-        loaded = [parameters.get(copy.load.source) for copy in copies]
+        result_positions = [parameters.get(copy.store.buffer) for copy in copies]
+        source_positions = [parameters.get(copy.load.source) for copy in copies]
         first = len(parameters) - len(nests)
-        if len(copies) != len(nests) or set(stored) != set(range(first, len(parameters))):
+        if len(copies) != len(nests) or set(result_positions) != set(range(first, len(parameters))):
             return None
-        is_read_only = all(at is not None and at < first for at in loaded)
+        is_read_only = all(at is not None and at < first for at in source_positions)
         return cls(function, copies) if is_read_only else None
 
     def apply(self, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the tensors that are stored.
+        """Compute the stored tensors.
 
-        Raises IndexError if an element outside of a tensor is read or stored, or one is left out.
+        Raises IndexError for an index out of bounds, and if an element is not stored.
         """
         parameters = {parameter: at for at, parameter in enumerate(self.function.params)}
         results = {
@@ -140,7 +140,7 @@ class ElementCopies:
 
 
 def _read_extent(begin: Expr, extent: Expr) -> int | None:
-    """Return the extent of a range that begins at zero, if it is known."""
+    """Return the extent of a range from zero, or None if it is not static."""
     return int(extent) if _is_number(begin, 0) and isinstance(extent, IntImm) else None
 
 
@@ -149,7 +149,7 @@ def _is_number(value: object, number: int) -> bool:
 
 
 def _is_computable(index: Expr, axes: Sequence[Var]) -> bool:
-    """Tell whether an index is computed of the variables of a block by known operations."""
+    """Tell whether an index is an expression of block variables and supported operations."""
     if isinstance(index, Var):
         return any(index.same_as(axis) for axis in axes)
     if type(index) in _OPERATIONS:
@@ -167,11 +167,11 @@ def _compute_index(index: Expr, ranges: _Ranges) -> np.ndarray:
 
 
 def _locate_elements(indices: Sequence[Expr], ranges: _Ranges, shape: Sequence[int]) -> np.ndarray:
-    """Return where elements are in memory, counted from the first. Raises IndexError."""
+    """Compute the flat indices of elements. Raises IndexError."""
     places: np.ndarray = np.zeros([1] * len(ranges), np.int64)
     for index, extent in zip(indices, shape, strict=True):
-        computed = _compute_index(index, ranges)
-        if computed.min() < 0 or computed.max() >= extent:
+        axis_index = _compute_index(index, ranges)
+        if axis_index.min() < 0 or axis_index.max() >= extent:
             raise IndexError(f"index {index} leaves the {extent} elements of its axis")
-        places = places * extent + computed
+        places = places * extent + axis_index
     return np.broadcast_to(places, [values.size for values in ranges.values()])

@@ -30,7 +30,7 @@ COMPARISONS: Final = (LT, LE, GT, GE)
 _REMAINDERS: Final = (tirx.FloorMod, tirx.Mod)
 _DIVISIONS: Final = (*_REMAINDERS, tirx.FloorDiv, tirx.Div)
 SIDES: Final = (*COMPARISONS, Min, Max)
-"""Nodes whose outcome changes at a border."""
+"""Nodes with different outcomes on the sides of a border."""
 
 _CHOICES: Final = (*SIDES, *_DIVISIONS)
 

@@ -11,6 +11,6 @@ from autopipe.compiler.graph.shared_legalization import legalize_constants_only
 
 
 def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace calls whose operands are all constants by their values."""
+    """Replace calls with constant operands by their values."""
     with legalize_constants_only():
         return transform.FoldConstant()(module)

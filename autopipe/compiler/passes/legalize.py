@@ -23,7 +23,7 @@ from autopipe.errors import ModelError
 _OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
 """Ops of the virtual machine itself: they query sizes and compute nothing."""
 
-_GIVES_UP: Final = "TVM can not compute an op as this model uses it"
+_GIVES_UP: Final = "TVM cannot compute an op as this model uses it"
 
 share_legalizations()  # including those that the modules of `arithmetic` registered
 

@@ -52,7 +52,7 @@ class _Blocks(PyExprMutator):
 
 @mutator
 class _Propagation(PyExprMutator):
-    """Converts the bindings of a dataflow block, whose results keep their layouts."""
+    """Converts the bindings of a dataflow block; its results keep their layouts."""
 
     def __init__(self, wishes: Mapping[str, Sequence[str]]) -> None:
         super().__init__()

@@ -49,11 +49,11 @@ class Phase:
     source: str
     """The state that is the operand of the matmul."""
     gates: tuple[int, ...]
-    """The gates whose weights are multiplied."""
+    """The gates that are computed."""
     writes: tuple[Write, ...]
     """In order; a later one reads the results of earlier ones."""
     without: frozenset[int] = frozenset()
-    """Gates whose sum begins with the recurrent bias, not with the input's contribution."""
+    """Gates with sums that begin with the recurrent bias, not with the input's contribution."""
 
 
 _Function = Callable[[Expr], Expr]

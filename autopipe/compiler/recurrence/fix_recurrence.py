@@ -13,7 +13,7 @@ from autopipe.compiler.recurrence.plain import build_loops
 
 
 def bind_recurrent_sizes(module: tvm.IRModule) -> tvm.IRModule:
-    """Rebuild the recurrent layers of a module whose steps and batch have become static."""
+    """Rebuild recurrent layers of a module with steps and batch that have become static."""
     if not any(open_form(function) for function in module.functions.values()):
         return module
     specializer = _Specializer(module)

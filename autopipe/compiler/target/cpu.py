@@ -95,7 +95,7 @@ def find_llvm_name(reported_name: str) -> str:
     """Return LLVM's name of the host's processor, corrected from the name that LLVM reports.
 
     A hypervisor may hide the model. LLVM then infers it from a few features, and names a processor
-    that lacks others. If so, this is the best of Intel's whose features the host has.
+    that lacks others. If so, this is the best of Intel's with features of the host only.
     """
     if _read_cpuinfo("vendor_id") != _INTEL:
         return reported_name

@@ -58,7 +58,7 @@ def look_at_object(data: bytes, name: str) -> None:
     try:
         _raise_first(_find_object_faults(elf.Elf.read(data)), name)
     except elf.Malformed as error:
-        raise ForeignCode(f"{name} can not be read: {error}") from None
+        raise ForeignCode(f"{name} cannot be read: {error}") from None
 
 
 def look_at_library(data: bytes, name: str) -> None:
@@ -70,7 +70,7 @@ def look_at_library(data: bytes, name: str) -> None:
     try:
         _raise_first(_find_library_faults(elf.Elf.read(data)), name)
     except elf.Malformed as error:
-        raise ForeignCode(f"{name} can not be read: {error}") from None
+        raise ForeignCode(f"{name} cannot be read: {error}") from None
 
 
 def _raise_first(faults: Iterator[str], name: str) -> None:

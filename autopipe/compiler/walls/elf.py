@@ -25,7 +25,7 @@ OBJECT, SHARED = 1, 3
 
 PROGBITS, SYMBOLS, STRINGS, ADDENDS, DYNAMIC, NOBITS, DYNAMIC_SYMBOLS = 1, 2, 3, 4, 6, 8, 11
 CONSTRUCTORS: Final = frozenset({14, 15, 16})
-"""Kinds of sections whose functions run when a file is loaded or unloaded."""
+"""Kinds of sections with functions that run when a file is loaded or unloaded."""
 
 INDIRECT = 10
 """Kind of a symbol that a function resolves when a file is loaded (IFUNC)."""
@@ -146,7 +146,7 @@ class Elf:
 
 
 _NAMES: Final = frozenset({1, 14, 15, 29, 0x6FFFFEFC, 0x6FFFFEFB, 0x7FFFFFFD, 0x7FFFFFFF})
-"""Tags whose value is a string: needed libraries, own name, search paths, audit libraries."""
+"""Tags with a string value: needed libraries, own name, search paths, audit libraries."""
 
 
 def _unpack_at(form: struct.Struct, data: bytes, offset: int) -> tuple[int, ...]:

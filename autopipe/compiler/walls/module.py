@@ -51,7 +51,7 @@ def look_through(module: tvm.IRModule | tvm.tirx.PrimFunc) -> None:
             raise ForeignCode(f"function {_shorten_text(name)[1:-1]} {found}") from None
         except _BROKEN as error:
             why = ascii(str(error).strip().split("\n")[-1])[1:-1]
-            text = f"function {_shorten_text(name)[1:-1]} can not be looked through: {why[:_TEXT]}"
+            text = f"function {_shorten_text(name)[1:-1]} cannot be looked through: {why[:_TEXT]}"
             raise ForeignCode(text) from None
 
 

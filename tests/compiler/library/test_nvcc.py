@@ -30,7 +30,7 @@ def test_machine_code_is_made_without_a_gpu():
 def test_a_complaint_of_the_compiler_is_one_line():
     with pytest.raises(StageError) as caught:
         nvcc.compile_cuda(ADD.replace("+= 1", "+= one; two"), "sm_90")
-    assert str(caught.value) == 'nvcc can not compile the kernels: identifier "one" is undefined'
+    assert str(caught.value) == 'nvcc cannot compile the kernels: identifier "one" is undefined'
 
 
 @needs_nvcc

@@ -136,14 +136,14 @@ def test_inputs_that_do_not_fit_are_refused_in_words(loaded, change, message):
 def test_a_file_that_is_no_library_is_refused(tmp_path, library, loaded):
     broken = tmp_path / "lib.so"
     broken.write_bytes(b"no library")
-    with pytest.raises(StageError, match=r"lib\.so can not be loaded"):
+    with pytest.raises(StageError, match=r"lib\.so cannot be loaded"):
         load_model(tmp_path, loaded.signature)
 
 
 def test_missing_weights_are_refused(tmp_path, library, loaded):
     shutil.copy(library / "lib.so", tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"")
-    with pytest.raises(StageError, match=r"weights\.safetensors can not be read"):
+    with pytest.raises(StageError, match=r"weights\.safetensors cannot be read"):
         load_model(tmp_path, loaded.signature)
 
 

@@ -145,7 +145,7 @@ def test_a_damaged_file_is_told_and_nothing_else_happens(built, which):
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"MZ" * 99, b"\x7fELF\x01\x01\x01" + bytes(99)])
 def test_what_is_no_elf_file_is_refused(data):
     for look in (check_objects.look_at_object, check_objects.look_at_library):
-        with pytest.raises(ForeignCode, match="can not be read"):
+        with pytest.raises(ForeignCode, match="cannot be read"):
             look(data, "file")
 
 

@@ -115,7 +115,7 @@ def test_what_can_not_be_walked_through_is_refused(monkeypatch):
         raise RuntimeError("a node without a field")
 
     monkeypatch.setattr(tvm_ffi, "structural_walk", broken)
-    with pytest.raises(ForeignCode, match="function main can not be looked through: a node"):
+    with pytest.raises(ForeignCode, match="function main cannot be looked through: a node"):
         module.look_through(hostile.doubled()[0].mod)
 
 
