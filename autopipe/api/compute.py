@@ -49,7 +49,7 @@ def to_declared_module(compute: Compute) -> tvm.IRModule:
     function = protect_divisions(normalize_domains(_to_prim_func(compute)))
     name = str((function.attrs or {}).get("global_symbol", "main"))
     if not all(isinstance(size, IntImm) for size in _list_sizes(function)):
-        raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
+        raise ModelError(f"{name} cannot be tuned: a dimension is symbolic; bind it to a number")
     if any(int(size) < 0 for size in _list_sizes(function)):
         raise ModelError(f"{name}: a dimension is negative: pass tensors of 0 and more elements")
     _check_callable(function, name)

@@ -73,7 +73,7 @@ def _list_impossible_stages(plan: Plan, runs: set[str], machine: str) -> Iterato
         if section and step.name in runs and not _is_run_elsewhere(step.stage):
             device = ", or name a device (`tuning.measure`)" if section == "tuning" else ""
             yield (
-                f"{section}: code for {machine} can not be {verb} on this machine "
+                f"{section}: code for {machine} cannot be {verb} on this machine "
                 f"({find_architecture(None)}): write `{section}: null`{device}"
             )
 

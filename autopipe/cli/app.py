@@ -40,19 +40,19 @@ COMMANDS: Final = {
     "worker": "farm",
     "version": "app",
 }
-"""The commands in the order of the help, each with the module that has a function of its name."""
+"""The commands in the order of the help, with the module of the function of that name."""
 
 GROUPS: Final = ("baseline", "cache", "records")
-"""Modules whose `app` is a group of commands, by the name of the group."""
+"""Modules with a group of commands, `app`, by the name of the group."""
 
 AHEAD: Final = {"infer": "autopipe.packaging.infer_child"}
-"""Modules of the children that are started while the arguments of a command are still read."""
+"""Modules of child processes that start while the arguments of a command are parsed."""
 
 
 def build_app(command: str | None = None) -> typer.Typer:
-    """Return the command line, or the part of it that has one command or group.
+    """Build the command line, or only the part for one command or group.
 
-    The module of a command is imported here, so that a command does not wait for the others.
+    The module of a command is imported here, so that a command does not import the others.
     """
     app = typer.Typer(
         no_args_is_help=True,
@@ -80,8 +80,8 @@ def version() -> None:
     )
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 -- as typer calls it
-    if asked:
+def _print_version(value: bool) -> None:  # noqa: FBT001 -- as typer calls it
+    if value:
         version()
         raise typer.Exit
 
@@ -111,7 +111,7 @@ def main() -> None:
         code = find_exit_code(error)
         complain_of(error)
     hang_up()
-    gc.freeze()  # or the interpreter looks for garbage in all of it before it ends
+    gc.freeze()  # or the interpreter collects garbage in all of it before it ends
     sys.exit(code)
 
 
@@ -124,6 +124,6 @@ def _start_child_ahead(command: str | None) -> AbstractContextManager[None]:
 
 
 def _named_command() -> str | None:
-    """Return the command that the arguments begin with; None for an option or an unknown word."""
+    """Return the command in the first argument; None for an option or an unknown word."""
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     return first if first in COMMANDS or first in GROUPS else None

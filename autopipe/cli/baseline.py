@@ -16,7 +16,7 @@ File = Annotated[Path, typer.Argument(metavar="BASELINE", help="Such as mlp.base
 
 
 class Inconclusive(StrEnum):
-    """What times that do not tell end in."""
+    """The result of inconclusive times."""
 
     WARN = "warn"
     FAIL = "fail"
@@ -52,9 +52,9 @@ def baseline_compare(
         Inconclusive, typer.Option("--on-inconclusive", help="What it ends in")
     ] = Inconclusive.WARN,
 ) -> None:
-    """Say whether a run was slower than the baseline.
+    """Report whether a run was slower than the baseline.
 
-    Decides as gate `gates.regression` does.
+    Decides like gate `gates.regression`.
     """
     from autopipe.artifacts.benchmark import Outcome
     from autopipe.benchmarking import baseline
@@ -64,7 +64,7 @@ def baseline_compare(
 
     times = read_report(report).times()
     gate = Regression(baseline=file.name, max=limit, on_inconclusive=inconclusive.value)
-    checked = check_regression(times, baseline.read_baseline(file, times.pipeline), gate)
-    if checked.outcome is Outcome.FAILED:
-        raise GateError(checked.found)
-    print_lines([f"{checked.outcome}: {checked.found}"])
+    result = check_regression(times, baseline.read_baseline(file, times.pipeline), gate)
+    if result.outcome is Outcome.FAILED:
+        raise GateError(result.found)
+    print_lines([f"{result.outcome}: {result.found}"])

@@ -65,16 +65,16 @@ def _find_wrong(
     from autopipe.api.bisect import bisect_build
     from autopipe.bisection.table import format_verdict, list_bisection_lines
 
-    made = bisect_build(target, case=case, to=to)
+    bisection = bisect_build(target, case=case, to=to)
     if as_json:
-        show_json(made.document())
+        show_json(bisection.document())
     else:
-        print_lines(list_bisection_lines(made))
-        print_lines(["", *_list_written_lines(to if made.first is not None else None)])
-    if not made.agrees:
-        raise GateError(format_verdict(made))
+        print_lines(list_bisection_lines(bisection))
+        print_lines(["", *_list_written_lines(to if bisection.first is not None else None)])
+    if not bisection.agrees:
+        raise GateError(format_verdict(bisection))
     if not as_json:
-        print_lines([format_verdict(made)])
+        print_lines([format_verdict(bisection)])
 
 
 def _find_slow(
@@ -83,13 +83,13 @@ def _find_slow(
     from autopipe.api.bisect import find_slow_kernel
     from autopipe.bisection.slow_kernels import list_slow_lines
 
-    made = find_slow_kernel(target, case=case, to=to, against=against)
-    complain_of_load(made.disturbed)
+    slow_kernels = find_slow_kernel(target, case=case, to=to, against=against)
+    complain_of_load(slow_kernels.disturbed)
     if as_json:
-        show_json(made.document())
+        show_json(slow_kernels.document())
     else:
-        print_lines(list_slow_lines(made))
-        print_lines(_list_written_lines(to if made.worst is not None else None))
+        print_lines(list_slow_lines(slow_kernels))
+        print_lines(_list_written_lines(to if slow_kernels.worst is not None else None))
 
 
 def _list_written_lines(to: Path | None) -> list[str]:

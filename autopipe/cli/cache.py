@@ -1,4 +1,4 @@
-"""`autopipe cache`: commands that look after a store."""
+"""`autopipe cache`: commands to manage a store."""
 
 import time
 from contextlib import AbstractContextManager
@@ -22,16 +22,16 @@ app = typer.Typer(no_args_is_help=True, help="Look after the store, and share it
 
 @app.command("ls")
 def cache_ls(store: StoreRoot = None) -> None:
-    """List what is in the store, the most recently used last.
+    """List the entries of the store, the most recently used last.
 
-    The pipelines are those whose last run has used it.
+    The pipelines are those that used an entry in their last run.
     """
     from autopipe.pipeline.history import list_pipelines_by_key
     from autopipe.store.gc import list_entries
 
-    with _open_existing_store(store) as opened:
-        rows = sorted(list_entries(opened).items(), key=lambda item: item[1].used)
-        names = list_pipelines_by_key(opened)
+    with _open_existing_store(store) as opened_store:
+        rows = sorted(list_entries(opened_store).items(), key=lambda item: item[1].used)
+        names = list_pipelines_by_key(opened_store)
     print_lines(
         f"{key[:16]}  {entry.action['stage']:<10} {entry.size / 2**20:10.1f} MiB  "
         f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(entry.used / 1e9))}  "
@@ -53,11 +53,11 @@ def cache_gc(
         bool, typer.Option("--dry-run", help="Only say how much would be deleted")
     ] = False,
 ) -> None:
-    """Delete what nobody used for long.
+    """Delete entries that were not used for long.
 
-    What a run that is going on uses is kept.
+    Entries in use by a current run are kept.
 
-    Of a remote, what is older: that it was used can not be seen there.
+    In a remote, age counts: it does not record uses.
     """
     if remote is not None:
         if dry_run:
@@ -67,54 +67,54 @@ def cache_gc(
     from autopipe.store.gc import collect_garbage, parse_size
 
     limit = None if max_size is None else parse_size(max_size)
-    with _open_existing_store(store) as opened:
-        swept = collect_garbage(opened, keep_days=keep_days, max_size=limit, dry_run=dry_run)
+    with _open_existing_store(store) as opened_store:
+        swept = collect_garbage(opened_store, keep_days=keep_days, max_size=limit, dry_run=dry_run)
     verb = "would delete" if dry_run else "deleted"
     print_lines([f"{verb} {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
 
 
 @app.command("verify")
 def cache_verify(store: StoreRoot = None, remote: Remote = None) -> None:
-    """Read every byte in the store again.
+    """Check every byte in the store.
 
-    What is damaged is put aside.
+    Damaged entries are moved to quarantine.
 
-    In a remote, it is deleted, where that is allowed.
+    In a remote, they are deleted, where that is allowed.
     """
     if remote is not None:
         _verify_remote(remote)
         return
     from autopipe.store.gc import verify_store
 
-    with _open_existing_store(store) as opened:
-        sound, damaged = verify_store(opened)
-    print_lines([*damaged, f"{sound} sound, {len(damaged)} damaged"])
-    if damaged:
+    with _open_existing_store(store) as opened_store:
+        sound, damaged_entries = verify_store(opened_store)
+    print_lines([*damaged_entries, f"{sound} sound, {len(damaged_entries)} damaged"])
+    if damaged_entries:
         raise GateError("damaged entries were moved to quarantine; the next run makes them again")
 
 
 @app.command("push")
 def cache_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Copy what is in the store to a remote.
+    """Copy the entries of the store to a remote.
 
-    What was measured on this machine stays here.
+    Results that hold for this machine only are not copied.
     """
     from autopipe.remote import transfer
     from autopipe.remote.depot import open_depot
 
     with (
-        _open_existing_store(store) as opened,
-        open_depot(choose_remote(url, pipeline), opened.tmp) as depot,
+        _open_existing_store(store) as opened_store,
+        open_depot(choose_remote(url, pipeline), opened_store.tmp) as depot,
     ):
-        moved = transfer.push_entries(opened, depot, _list_uncached_stages(), _print_warning)
-    print_lines([f"pushed {_format_moved(moved)}"])
+        copied = transfer.push_entries(opened_store, depot, _list_uncached_stages(), _print_warning)
+    print_lines([f"pushed {_format_moved(copied)}"])
 
 
 @app.command("pull")
 def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Copy all that a remote has into the store.
+    """Copy all entries of a remote into the store.
 
-    A run does not need that: it fetches what it needs.
+    A run does not need that: it fetches entries on demand.
     """
     from autopipe.api.shapes import SHAPES
     from autopipe.remote import transfer
@@ -122,13 +122,13 @@ def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
     from autopipe.store.store import find_default_root, open_store
 
     with (
-        open_store(store or find_default_root(), make_patience()) as opened,
-        open_depot(choose_remote(url, pipeline), opened.tmp) as depot,
+        open_store(store or find_default_root(), make_patience()) as opened_store,
+        open_depot(choose_remote(url, pipeline), opened_store.tmp) as depot,
     ):
-        moved = transfer.pull_entries(
-            opened, depot, _list_uncached_stages(), _print_warning, SHAPES
+        copied = transfer.pull_entries(
+            opened_store, depot, _list_uncached_stages(), _print_warning, SHAPES
         )
-    print_lines([f"pulled {_format_moved(moved)}"])
+    print_lines([f"pulled {_format_moved(copied)}"])
 
 
 def _gc_remote(url: str, keep_days: float, max_size: str | None) -> None:
@@ -136,7 +136,7 @@ def _gc_remote(url: str, keep_days: float, max_size: str | None) -> None:
     from autopipe.remote.depot import open_depot
 
     if max_size is not None:
-        raise ConfigError("--max-size is for a store; in a remote nobody knows what was used last")
+        raise ConfigError("--max-size is for a store; a remote does not record uses")
     with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
         swept = sweep.sweep_depot(depot, keep_days=keep_days)
     print_lines([f"deleted {swept.entries} entries, {format_plural(swept.objects, 'object')}"])
@@ -147,21 +147,21 @@ def _verify_remote(url: str) -> None:
     from autopipe.remote.depot import open_depot
 
     with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
-        sound, damaged = sweep.verify_depot(depot)
-    print_lines([*damaged, f"{sound} sound, {len(damaged)} damaged"])
-    if damaged:
+        sound, damaged_entries = sweep.verify_depot(depot)
+    print_lines([*damaged_entries, f"{sound} sound, {len(damaged_entries)} damaged"])
+    if damaged_entries:
         raise GateError("a remote has damaged entries; a run that meets one makes it again")
 
 
 def _list_uncached_stages() -> set[str]:
-    """Return the stages whose results hold for the machine that made them."""
+    """Return the stages with results that hold for one machine only."""
     from autopipe.stages import STAGES
 
     return {stage.name for stage in STAGES if not stage.cached}
 
 
-def _format_moved(moved: "Moved") -> str:
-    return f"{moved.entries} entries, {moved.bytes / 2**20:.1f} MiB; {moved.known} were there"
+def _format_moved(counts: "Moved") -> str:
+    return f"{counts.entries} entries, {counts.bytes / 2**20:.1f} MiB; {counts.known} were there"
 
 
 def _print_warning(text: str) -> None:
@@ -169,7 +169,7 @@ def _print_warning(text: str) -> None:
 
 
 def _open_existing_store(root: Path | None) -> "AbstractContextManager[Store]":
-    """Open a store that must be there."""
+    """Open an existing store."""
     from autopipe.store.store import find_default_root, open_store
 
     root = root or find_default_root()

@@ -15,7 +15,7 @@ PackageOrFolder = Annotated[
 
 
 def inspect(package: PackageOrFolder, *, as_json: Json = False) -> None:
-    """Print what a package takes, returns and needs.
+    """Print the inputs, outputs and requirements of a package.
 
     Every byte of it is checked, and nothing is loaded.
     """
@@ -23,11 +23,11 @@ def inspect(package: PackageOrFolder, *, as_json: Json = False) -> None:
     from autopipe.packaging.examine import examine_package
     from autopipe.packaging.inspect import describe_package, summarize_package
 
-    found = examine_folder(package) if package.is_dir() else examine_package(package)
+    examined_package = examine_folder(package) if package.is_dir() else examine_package(package)
     if as_json:
-        show_json(summarize_package(found))
+        show_json(summarize_package(examined_package))
     else:
-        print_lines(describe_package(found))
+        print_lines(describe_package(examined_package))
 
 
 Folder = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder to write, a new one")]
@@ -78,8 +78,8 @@ def export(  # noqa: PLR0913 -- one for each option
     if (package is None) != (to is None) or (package is None and wheel is None):
         raise ConfigError("name a package and --to DIR, or --wheel DIR")
     if package is not None and to is not None:
-        made = export_package(package, to, case or (), wheels=runtime or (), model=model)
-        print_lines([f"wrote {made}, with cases of {read_origin(made)}"])
+        exported_folder = export_package(package, to, case or (), wheels=runtime or (), model=model)
+        print_lines([f"wrote {exported_folder}, with cases of {read_origin(exported_folder)}"])
     if wheel is not None:
         print_lines([f"wrote {build_wheel(wheel)}"])
 

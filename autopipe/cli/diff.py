@@ -1,4 +1,4 @@
-"""`autopipe diff`: what changed between two builds."""
+"""`autopipe diff`: the differences between two builds."""
 
 import sys
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How differences are written."""
+    """The format of differences."""
 
     TEXT = "text"
     JSON = "json"
@@ -74,7 +74,7 @@ def _list_text_lines(difference: "Difference") -> Iterable[str]:
 
 
 def _format_document(difference: "Difference", form: Format) -> str:
-    """Import what writes it alone: Markdown takes all of the reports along."""
+    """Format differences; only the module of the format is imported."""
     if form is Format.JSON:
         from autopipe.comparison import document
 

@@ -36,10 +36,10 @@ def doctor(  # noqa: PLR0913 -- one for each option
 ) -> None:
     """Check the installation, or a farm.
 
-    Where something does not work here, it says what to do.
+    Failures are reported with a remedy.
     """
     if machine:
-        _measure_machine(as_json=as_json, alone=file is None and cluster is None)
+        _measure_machine(as_json=as_json, is_alone=file is None and cluster is None)
         return
     findings = []
     for finding in _list_findings(file, build, cluster, certificates):
@@ -52,8 +52,8 @@ def doctor(  # noqa: PLR0913 -- one for each option
         raise typer.Exit(5)
 
 
-def _measure_machine(*, as_json: bool, alone: bool) -> None:
-    if not alone:
+def _measure_machine(*, as_json: bool, is_alone: bool) -> None:
+    if not is_alone:
         raise typer.BadParameter("--machine takes neither a pipeline file nor --cluster")
     from autopipe.api.machine_report import measure_here
 

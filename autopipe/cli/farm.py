@@ -26,7 +26,7 @@ Scheduler = Annotated[
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(metavar="ADDRESS", help="Say who is there at a farm's scheduler instead"),
+    typer.Option(metavar="ADDRESS", help="List the workers of a farm's scheduler instead"),
 ]
 Label = Annotated[
     str | None, typer.Option(metavar="NAME", help="What kind of machine this is, such as zen5")
@@ -64,8 +64,8 @@ def worker(
         return
     if scheduler is None or label is None:
         raise ConfigError("a worker needs --scheduler tls://host:port and --label NAME")
-    asked = farm.Joining(
+    joining = farm.Joining(
         farm.check_address(scheduler), farm.check_label(label),
         None if certificates is None else str(certificates), 60.0 * patience,
     )  # fmt: skip
-    farm.work(asked, lambda line: print_lines([line]))
+    farm.work(joining, lambda line: print_lines([line]))

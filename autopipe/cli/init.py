@@ -31,7 +31,9 @@ def init(
     ] = None,
     open_sizes: Annotated[
         bool,
-        typer.Option("--open", help="Leave all other sizes open, for a package that takes every"),
+        typer.Option(
+            "--open", help="Leave all other sizes dynamic, for a package that takes every"
+        ),
     ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Write it anew if it is there already")
@@ -53,16 +55,16 @@ def _list_result_lines(model: str, starter: "Starter") -> Iterator[str]:
 
     file = shlex.quote(str(starter.path))
     yield f"wrote {file}"
-    for name, known in starter.inputs.items():
-        if known.assumed:
-            yield f"assumed: input '{name}', {format_dimensions(known.assumed)}, is a batch of 1"
-        if known.open:
-            yield f"open: input '{name}', {format_dimensions(known.open)}"
-        if known.names:
-            names = ", ".join(dict.fromkeys(known.names.values()))
+    for name, sizes in starter.inputs.items():
+        if sizes.assumed:
+            yield f"assumed: input '{name}', {format_dimensions(sizes.assumed)}, is a batch of 1"
+        if sizes.open:
+            yield f"open: input '{name}', {format_dimensions(sizes.open)}"
+        if sizes.names:
+            names = ", ".join(dict.fromkeys(sizes.names.values()))
             yield f"open: input '{name}', {names}: look at their ranges in the file"
-    for told in starter.closed.values():
-        yield f"closed: {told}"
+    for note in starter.closed.values():
+        yield f"closed: {note}"
     if not starter.open:
         yield f"next: autopipe run {file}"
         return

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options of several commands."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +65,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 
 
 def choose_remote(url: str | None, pipeline: Path | None) -> str:
-    """Return the remote that a command is for. Raises ConfigError if none is named, or two."""
+    """Choose the remote of a command. Raises ConfigError if none is named, or two."""
     from autopipe.config.cache import resolve_remote_url
     from autopipe.config.load import load_builds
 
@@ -76,15 +76,15 @@ def choose_remote(url: str | None, pipeline: Path | None) -> str:
     remotes = {build.cache.remote for build in load_builds(pipeline).values()}
     remote = remotes.pop() if len(remotes) == 1 else None
     if remote is None:
-        told = "differs from build to build" if remotes else "is null"
-        raise ConfigError(f"{pipeline}: cache.remote {told}; name a URL or a folder")
+        problem = "differs from build to build" if remotes else "is null"
+        raise ConfigError(f"{pipeline}: cache.remote {problem}; name a URL or a folder")
     return resolve_remote_url(remote, pipeline.absolute().parent)
 
 
 def build_signers(
     file: Path | None, identity: str | None, revoked: Path | None
 ) -> "Signers | None":
-    """Return whose signatures count, None for nobody's. Raises ConfigError."""
+    """Build the allowed signers from options; None without them. Raises ConfigError."""
     if file is not None:
         from autopipe.signing.signers import Signers
 
@@ -94,25 +94,25 @@ def build_signers(
     return None
 
 
-def choose_lock_mode(asked: Mapping[str, bool]) -> "Mode":
-    """Return how the lock is treated, of options that exclude each other. Raises ConfigError."""
+def choose_lock_mode(options: Mapping[str, bool]) -> "Mode":
+    """Choose the lock mode from mutually exclusive options. Raises ConfigError."""
     from autopipe.lock.mode import Mode
 
-    chosen = [name for name, given in asked.items() if given]
-    if len(chosen) > 1:
+    modes = [name for name, given in options.items() if given]
+    if len(modes) > 1:
         raise ConfigError("give one of --locked, --frozen, --update and --no-lock")
-    return Mode(chosen[0]) if chosen else Mode.AUTO
+    return Mode(modes[0]) if modes else Mode.AUTO
 
 
 def make_patience() -> "Patience":
-    """Wait for other runs as long as it takes, and say on stderr for whom."""
+    """Create a patience without time limit that reports on stderr which run it waits for."""
     from autopipe.store.locks import Patience
 
-    return Patience(lambda who: print_error(f"warning: store: waiting for {who}"))
+    return Patience(lambda holder: print_error(f"warning: store: waiting for {holder}"))
 
 
 def print_warnings(event: "Event") -> None:
-    """Show warnings alone, on stderr."""
+    """Print warnings on stderr, and no other events."""
     from autopipe.pipeline.events import Warn
 
     if isinstance(event, Warn):
@@ -120,10 +120,10 @@ def print_warnings(event: "Event") -> None:
 
 
 def is_lock(path: Path) -> bool:
-    """Whether a file that a command names is a lock, by its name or by its beginning."""
+    """Whether a file is a lock, by its name or its first bytes."""
     from autopipe.lock import recognize
 
     try:
         return path.suffix == ".lock" or recognize.is_lock(recognize.read_head(path))
-    except ConfigError:  # whoever opens it says so
+    except ConfigError:  # opening the file reports it
         return False

@@ -19,7 +19,7 @@ def combine(
 ) -> None:
     """Combine builds of one model for several processors into one package.
 
-    Where it is opened, the best build that the processor runs is loaded.
+    Opening it loads the best build for the processor.
     """
     from autopipe.packaging.combine import combine_packages
 
@@ -83,5 +83,5 @@ def infer(  # noqa: PLR0913, PLR0917 -- one for each option
     """Run a package once, on arrays in files."""
     from autopipe.packaging.infer import run_inference as run_once
 
-    given = build_signers(signers, identity, revoked)
-    print_lines(run_once(package, inputs, output, given).split("\n"))
+    allowed_signers = build_signers(signers, identity, revoked)
+    print_lines(run_once(package, inputs, output, allowed_signers).split("\n"))

@@ -116,18 +116,18 @@ def run(  # noqa: PLR0913 -- one for each option
 ) -> None:
     """Run pipelines: from the model to the package.
 
-    What the store has is used, and only the rest is run. A build that fails does not stop the
+    Results in the store are used, and only other stages run. A failed build does not stop the
     others; the exit code is the largest of theirs.
     """
-    asked = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
+    lock_options = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
     options = _RunOptions(
-        overrides or (), store, output, until, force or (), choose_lock_mode(asked), lock_timeout,
-        reproducible, build_signers(signers, identity, revoked), dump_ir, print_pass_times,
-        verbosity,
+        overrides or (), store, output, until, force or (), choose_lock_mode(lock_options),
+        lock_timeout, reproducible, build_signers(signers, identity, revoked), dump_ir,
+        print_pass_times, verbosity,
     )  # fmt: skip
     with ExitStack() as stack:
-        emit, kept = _open_reports(stack, reports, json=as_json, quiet=quiet)
-        code = options.run_files(files, only or (), emit, kept)
+        emit, saved_reports = _open_reports(stack, reports, json=as_json, quiet=quiet)
+        code = options.run_files(files, only or (), emit, saved_reports)
     if code:
         raise typer.Exit(code)
 
@@ -135,7 +135,7 @@ def run(  # noqa: PLR0913 -- one for each option
 def _open_reports(
     stack: ExitStack, reports: Sequence[Path] | None, *, json: bool, quiet: bool
 ) -> "tuple[Reporter, list[RunReport] | None]":
-    """Return the reporter, and what collects the reports that are written, None where none is."""
+    """Open the reporter, and the list of reports to save; None without `--report`."""
     from autopipe.report.reporters import open_reporter
 
     emit = stack.enter_context(open_reporter(json=json, quiet=quiet))
@@ -148,7 +148,7 @@ def _open_reports(
 
 @dataclass(frozen=True, slots=True)
 class _RunOptions:
-    """How each build is run."""
+    """The options of `run` for each build."""
 
     overrides: Sequence[str]
     store: Path | None
@@ -160,7 +160,7 @@ class _RunOptions:
     reproducible: bool
     signers: "Signers | None"
     dump_ir: Path | None
-    """Where the module is written after each pass that changes it."""
+    """Folder for the module after each pass that changes it."""
     print_pass_times: bool
     verbosity: int
 
@@ -169,40 +169,40 @@ class _RunOptions:
         files: Sequence[Path],
         only: Sequence[str],
         emit: "Reporter",
-        kept: "list[RunReport] | None",
+        saved_reports: "list[RunReport] | None",
     ) -> int:
-        """Run the builds of files; return the exit code. Raises what a single one raises."""
+        """Run the builds of files; return the exit code. Raises the error of a single build."""
         from autopipe.api import builds
         from autopipe.lock.mode import check_mode
 
-        found = builds.find_builds(files, overrides=self.overrides, only=only)
-        if len(found) == 1:
-            self._run_build(found[0], emit, kept)
+        planned_builds = builds.find_builds(files, overrides=self.overrides, only=only)
+        if len(planned_builds) == 1:
+            self._run_build(planned_builds[0], emit, saved_reports)
             return 0
         from autopipe.api.run_builds import run_builds
 
         partial = bool(self.overrides) or self.until is not None
         check_mode(self.mode, partial=partial, signed=self.signers is not None)
-        builds.check_builds(found, self.output, until=self.until, force=self.force)
+        builds.check_builds(planned_builds, self.output, until=self.until, force=self.force)
         return run_builds(
-            found,
-            lambda build, labelled: self._run_build(build, labelled, kept),
+            planned_builds,
+            lambda build, labelled: self._run_build(build, labelled, saved_reports),
             emit,
             lambda build, error: complain_of(error, f"{build.label}: "),
         )
 
     def _run_build(
-        self, build: "PlannedBuild", emit: "Reporter", kept: "list[RunReport] | None"
+        self, build: "PlannedBuild", emit: "Reporter", saved_reports: "list[RunReport] | None"
     ) -> None:
         from autopipe.api import flow
 
         with ExitStack() as stack:
-            if kept is not None:
+            if saved_reports is not None:
                 from autopipe.api.reports import record_run
 
                 emit = stack.enter_context(
                     record_run(
-                        emit, kept, build.file, build=build.name, overrides=self.overrides,
+                        emit, saved_reports, build.file, build=build.name, overrides=self.overrides,
                         store=self.store, until=self.until,
                     )
                 )  # fmt: skip
@@ -214,7 +214,7 @@ class _RunOptions:
             )  # fmt: skip
 
     def _build_diagnostics(self, build: "PlannedBuild") -> "Diagnostics":
-        """Return what a build shows; each of several has a folder of its own."""
+        """Build the diagnostics of a build; each of several has a folder of its own."""
         from autopipe.pipeline.stage import Diagnostics
 
         folder = self.dump_ir and self.dump_ir.absolute()
@@ -233,7 +233,7 @@ def plan(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a run would do with each stage, and why.
+    """Show the action of a run for each stage with its reason.
 
     Nothing is run.
     """
@@ -241,22 +241,24 @@ def plan(  # noqa: PLR0913 -- one for each option
     from autopipe.report.outlook import plan_row
     from autopipe.report.tasks import choose_table_width
 
-    found = builds.find_builds(files, overrides=overrides or (), only=only or ())
+    planned_builds = builds.find_builds(files, overrides=overrides or (), only=only or ())
     outlooks = [
         flow.plan(
             build.file, build=build.name, overrides=overrides or (), store=store, until=until,
             force=force or (), emit=print_warnings,
         )
-        for build in found
+        for build in planned_builds
     ]  # fmt: skip
     if as_json:
         stages = [[_to_dict(one) for one in each] for each in outlooks]
-        show_json(_label_stages(found, stages) if len(found) > 1 else stages[0])
+        show_json(_label_stages(planned_builds, stages) if len(planned_builds) > 1 else stages[0])
         return
-    for build, each in zip(found, outlooks, strict=True):
-        print_lines([f"== {build.label}  {build.target}  {build.file}"] if len(found) > 1 else [])
-        print_lines(plan_row(outlook, choose_table_width(sys.stdout)) for outlook in each)
-        if any((o.stage, o.state) == ("tune", "run") for o in each):
+    for build, build_outlooks in zip(planned_builds, outlooks, strict=True):
+        print_lines(
+            [f"== {build.label}  {build.target}  {build.file}"] if len(planned_builds) > 1 else []
+        )
+        print_lines(plan_row(outlook, choose_table_width(sys.stdout)) for outlook in build_outlooks)
+        if any((o.stage, o.state) == ("tune", "run") for o in build_outlooks):
             from autopipe.api import farm
 
             present = farm.describe_workers(build.file, overrides or (), build.name)
@@ -266,7 +268,7 @@ def plan(  # noqa: PLR0913 -- one for each option
 def _label_stages(
     builds: "Sequence[PlannedBuild]", stages: Sequence[object]
 ) -> list[dict[str, object]]:
-    """Return what a plan says of each of several builds, with what it is."""
+    """Label the stages of a plan with their build, file and target."""
     return [
         {"build": build.label, "file": str(build.file), "target": build.target, "stages": each}
         for build, each in zip(builds, stages, strict=True)
@@ -282,7 +284,7 @@ def explain(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Say why a stage would run, or what its result depends on."""
+    """Show why a stage would run, or the inputs of its result."""
     from autopipe.api import flow
     from autopipe.pipeline.plan import require_stages
     from autopipe.report.outlook import list_sentences
@@ -303,7 +305,7 @@ def explain(  # noqa: PLR0913 -- one for each option
 def validate(files: Files) -> None:
     """Check pipeline files.
 
-    All mistakes of a file are told at once.
+    All mistakes of a file are reported at once.
     """
     from autopipe.api import builds
 

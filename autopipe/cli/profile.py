@@ -1,4 +1,4 @@
-"""Command `autopipe profile`: where the time of a build goes."""
+"""Command `autopipe profile`: the time of a build by kernel."""
 
 import json
 import sys
@@ -68,31 +68,33 @@ def profile(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Show where the time of a build goes, by kernel and by node of the model.
+    """Show the time of a build by kernel and by node of the model.
 
-    A pipeline file stands for its last build. Time of a kernel is that of all nodes it names: it is
+    A pipeline file stands for its last build. The time of a kernel is that of all its nodes: it is
     not divided among them.
     """
     from autopipe.api.profile import find_target, profile_build
 
     _check_options(sort, against, inputs)
-    found = find_target(target, store=store, overrides=overrides or (), build=build)
-    reference = model or found.model
+    profile_target = find_target(target, store=store, overrides=overrides or (), build=build)
+    reference = model or profile_target.model
     if against is not None and reference is None:
         raise ConfigError("--against needs the model: name its ONNX file with --model")
-    made = profile_build(found, inputs=inputs or (), sizes=sizes or (), threads=threads, runs=runs)
-    complain_of_load(made.disturbed)
-    compared = (
+    build_profile = profile_build(
+        profile_target, inputs=inputs or (), sizes=sizes or (), threads=threads, runs=runs
+    )
+    complain_of_load(build_profile.disturbed)
+    comparison = (
         None
         if against is None or reference is None
-        else _compare_with_reference(made, found, reference)
+        else _compare_with_reference(build_profile, profile_target, reference)
     )
     if trace is not None:
-        _write_trace(trace, made)
+        _write_trace(trace, build_profile)
     if as_json:
-        show_json(_build_document(made, compared))
+        show_json(_build_document(build_profile, comparison))
     else:
-        print_lines(_list_lines(made, compared, sort))
+        print_lines(_list_lines(build_profile, comparison, sort))
         print_lines([] if trace is None else [f"wrote {trace}"])
 
 
@@ -105,36 +107,38 @@ def _check_options(sort: str, against: str | None, inputs: list[str] | None) -> 
         raise ConfigError("--against compares runs on zeros; leave --input out")
 
 
-def _list_lines(made: "Profile", compared: "ComparedProfile | None", sort: str) -> "Iterator[str]":
+def _list_lines(
+    profile: "Profile", comparison: "ComparedProfile | None", sort: str
+) -> "Iterator[str]":
     from autopipe.profiling.table import list_comparison_lines, list_profile_lines
 
     width = max(80, get_terminal_size().columns) if sys.stdout.isatty() else None
-    if compared is not None:
-        return list_comparison_lines(compared, width)
-    return list_profile_lines(made, sort, width)  # type: ignore[arg-type]  # it is one of the keys
+    if comparison is not None:
+        return list_comparison_lines(comparison, width)
+    return list_profile_lines(profile, sort, width)  # type: ignore[arg-type]  # it is one of the keys
 
 
 def _compare_with_reference(
-    made: "Profile", target: "ProfileTarget", model: Path
+    profile: "Profile", target: "ProfileTarget", model: Path
 ) -> "ComparedProfile":
     from autopipe.profiling.against import compare_profiles
     from autopipe.profiling.reference_profile import profile_reference
 
-    times = profile_reference(model, made.shapes, made.threads, made.runs)
-    return compare_profiles(made, target.nodes.nodes, _RUNTIME, times)
+    times = profile_reference(model, profile.shapes, profile.threads, profile.runs)
+    return compare_profiles(profile, target.nodes.nodes, _RUNTIME, times)
 
 
-def _build_document(made: "Profile", compared: "ComparedProfile | None") -> dict[str, object]:
-    document = {**made.document(), "difference": made.difference}
-    if compared is not None:
-        document["against"] = compared.document()
+def _build_document(profile: "Profile", comparison: "ComparedProfile | None") -> dict[str, object]:
+    document = {**profile.document(), "difference": profile.difference}
+    if comparison is not None:
+        document["against"] = comparison.document()
     return document
 
 
-def _write_trace(path: Path, made: "Profile") -> None:
+def _write_trace(path: Path, profile: "Profile") -> None:
     from autopipe.profiling.trace import list_trace_events
 
     try:
-        path.write_text(json.dumps(list_trace_events(made)), encoding="utf-8")
+        path.write_text(json.dumps(list_trace_events(profile)), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"--trace {path}: {error.strerror or error}") from error

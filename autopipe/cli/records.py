@@ -28,24 +28,24 @@ Output = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write;
 
 @app.command("ls")
 def records_ls(store: StoreRoot = None, *, target: Target = None, as_json: Json = False) -> None:
-    """List what was tuned: the trials, and the best time."""
+    """List the tuned workloads with their trials and best times."""
     from autopipe.records.catalog import group_by_workload
     from autopipe.records.merge import list_seeds
     from autopipe.report import records as report
     from autopipe.report.tasks import choose_table_width
 
-    with _open_read_only(store) as opened:
-        entries = group_by_workload(_select_records(opened.every(), None, target))
-        kept, logged = opened.kept_aside(), len(list_seeds(opened))
-        _tell_damaged(opened)
+    with _open_read_only(store) as opened_store:
+        entries = group_by_workload(_select_records(opened_store.every(), None, target))
+        damaged_count, seed_count = opened_store.kept_aside(), len(list_seeds(opened_store))
+        _tell_damaged(opened_store)
     if as_json:
         show_json(report.to_json_table(entries))
         return
     print_lines(report.list_lines(entries, choose_table_width(sys.stdout)))
-    if logged:
-        print_lines([f"from logs of other tools: {format_plural(logged, 'seed')}"])
-    if kept:
-        print_lines([f"kept aside: {format_plural(kept, 'damaged record')}"])
+    if seed_count:
+        print_lines([f"from logs of other tools: {format_plural(seed_count, 'seed')}"])
+    if damaged_count:
+        print_lines([f"kept aside: {format_plural(damaged_count, 'damaged record')}"])
 
 
 @app.command("show")
@@ -55,14 +55,14 @@ def records_show(
     *,
     as_json: Json = False,
 ) -> None:
-    """Show what is known of one workload."""
+    """Show the records of one workload."""
     from autopipe.records.catalog import group_by_workload, select_workload
     from autopipe.report import records as report
     from autopipe.report.tasks import choose_table_width
 
-    with _open_read_only(store) as opened:
-        entries = select_workload(group_by_workload(opened.every()), workload)
-        _tell_damaged(opened)
+    with _open_read_only(store) as opened_store:
+        entries = select_workload(group_by_workload(opened_store.every()), workload)
+        _tell_damaged(opened_store)
     if as_json:
         show_json(report.to_json_document(entries))
         return
@@ -79,23 +79,23 @@ def records_export(
     workload: Workload = None,
     target: Target = None,
 ) -> None:
-    """Write records as text, a line each.
+    """Write records as text, one per line.
 
-    The same records give the same bytes.
+    The output is deterministic.
     """
     from autopipe.records import lines
 
-    with _open_read_only(store) as opened:
-        chosen = _select_records(opened.every(), workload, target)
-        _tell_damaged(opened)
-    text = lines.write(lines.select_winners(chosen) if best else chosen)
+    with _open_read_only(store) as opened_store:
+        selected_records = _select_records(opened_store.every(), workload, target)
+        _tell_damaged(opened_store)
+    text = lines.write(lines.select_winners(selected_records) if best else selected_records)
     if str(output) == "-":
         show_text(text)
         return
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{output}: can not be written: {error.strerror}") from None
+        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
     print_lines([f"wrote {format_plural(text.count(chr(10)), 'record')} to {output}"])
 
 
@@ -111,14 +111,14 @@ def records_import(
         typer.Option(metavar="JSON", help="Target a database's records must have  [this machine]"),
     ] = None,
 ) -> None:
-    """Take over records from a file.
+    """Import records from a file.
 
-    Those of another machine or tool only seed searches.
+    Records of another machine or tool only seed searches.
     """
     from autopipe.records.importing import import_records
 
-    with _open_for_writing(store) as opened:
-        brought = import_records(opened, source, target)
+    with _open_for_writing(store) as opened_store:
+        brought = import_records(opened_store, source, target)
     for reason, count in sorted(brought.left_out.items()):
         print_error(f"warning: left out {count}: {reason}")
     print_lines([f"{format_plural(brought.added, brought.what)} added, {brought.known} were known"])
@@ -131,65 +131,69 @@ def records_merge(
     sources: Annotated[list[Path], typer.Argument(help="Other stores, or their record files")],
     store: StoreRoot = None,
 ) -> None:
-    """Take over all records of other stores, each once."""
+    """Import all records of other stores, each once."""
     from autopipe.records.merge import merge_store
 
-    with _open_for_writing(store) as opened:
+    with _open_for_writing(store) as opened_store:
         for source in sources:
-            taken, damaged = merge_store(
-                opened, _find_records_path(source) if source.is_dir() else source
+            merge_result, damaged_count = merge_store(
+                opened_store, _find_records_path(source) if source.is_dir() else source
             )
-            if damaged:
+            if damaged_count:
                 print_error(
-                    f"warning: {source}: left out {format_plural(damaged, 'damaged record')}"
+                    f"warning: {source}: left out {format_plural(damaged_count, 'damaged record')}"
                 )
-            if taken.condemned:
+            if merge_result.condemned:
                 print_error(
-                    f"warning: {source}: left out {taken.condemned}: said to be wrong there"
+                    f"warning: {source}: left out {merge_result.condemned}: said to be wrong there"
                 )
-            added = format_plural(taken.added, "record")
-            print_lines([f"{source}: {added} added, {taken.known} were known"])
+            added_text = format_plural(merge_result.added, "record")
+            print_lines([f"{source}: {added_text} added, {merge_result.known} were known"])
 
 
 @app.command("push")
 def records_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
     """Copy all records to a remote, each once.
 
-    No record that is there is replaced.
+    Existing records are not replaced.
     """
     from autopipe.remote import records
     from autopipe.remote.depot import open_depot
 
     where = choose_remote(url, pipeline)
     with (
-        _open_read_only(store) as opened,
+        _open_read_only(store) as opened_store,
         TemporaryDirectory() as tmp,
         open_depot(where, Path(tmp)) as depot,
     ):
-        taken = records.push_records(opened, depot, _print_warning)
-        _tell_damaged(opened)
-    print_lines([f"{format_plural(taken.added, 'record')} pushed, {taken.known} were there"])
+        push_result = records.push_records(opened_store, depot, _print_warning)
+        _tell_damaged(opened_store)
+    print_lines(
+        [f"{format_plural(push_result.added, 'record')} pushed, {push_result.known} were there"]
+    )
 
 
 @app.command("pull")
 def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot = None) -> None:
-    """Take over all records of a remote, each once.
+    """Import all records of a remote, each once.
 
-    Those of other machines only seed searches.
+    Records of other machines only seed searches.
     """
     from autopipe.remote import records
     from autopipe.remote.depot import open_depot
 
     where = choose_remote(url, pipeline)
     with (
-        _open_for_writing(store) as opened,
+        _open_for_writing(store) as opened_store,
         TemporaryDirectory() as tmp,
         open_depot(where, Path(tmp)) as depot,
     ):
-        taken = records.pull_records(opened, depot, _print_warning)
-    if taken.condemned:
-        print_error(f"warning: left out {taken.condemned}: said to compute something else")
-    print_lines([f"{format_plural(taken.added, 'record')} added, {taken.known} were known"])
+        pull_result = records.pull_records(opened_store, depot, _print_warning)
+    if pull_result.condemned:
+        print_error(f"warning: left out {pull_result.condemned}: said to compute something else")
+    print_lines(
+        [f"{format_plural(pull_result.added, 'record')} added, {pull_result.known} were known"]
+    )
 
 
 @app.command("prune")
@@ -208,18 +212,18 @@ def records_prune(  # noqa: PLR0913 -- one for each option
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go")] = False,
 ) -> None:
-    """Delete records; at least one option says which."""
+    """Delete records that match at least one option."""
     from autopipe.records.prune import PruneRules, prune_records
 
     before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
     rules = PruneRules(before, keep_best, failed, _list_tvm_versions() if other_versions else None)
     if rules == PruneRules():
         raise ConfigError("say what goes: --older-than, --keep-best, --failed or --other-versions")
-    with _open_read_only(store), _open_for_writing(store) as opened:
-        gone = prune_records(opened, rules, dry_run=dry_run)
+    with _open_read_only(store), _open_for_writing(store) as opened_store:
+        deleted_counts = prune_records(opened_store, rules, dry_run=dry_run)
     verb = "would delete" if dry_run else "deleted"
-    print_lines(f"{verb} {count}: {reason}" for reason, count in sorted(gone.items()))
-    print_lines([f"{verb} {format_plural(gone.total(), 'record')}"])
+    print_lines(f"{verb} {count}: {reason}" for reason, count in sorted(deleted_counts.items()))
+    print_lines([f"{verb} {format_plural(deleted_counts.total(), 'record')}"])
 
 
 def _list_tvm_versions() -> Mapping[str, str]:
@@ -257,7 +261,7 @@ def _open_read_only(root: Path | None) -> "RecordStore":
 
 
 def _open_for_writing(root: Path | None) -> "RecordStore":
-    """Open the records for writing, made anew if there are none."""
+    """Open the records for writing; create them if missing."""
     from autopipe.records.store import RecordStore
     from autopipe.store.store import find_default_root, open_store
 

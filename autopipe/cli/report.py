@@ -1,4 +1,4 @@
-"""Command `autopipe report`: a page about what was built."""
+"""Command `autopipe report`: a page about a build."""
 
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +46,7 @@ def report(  # noqa: PLR0913 -- one for each option
 ) -> None:
     """Write a page about a build: one HTML file, which opens without network.
 
-    It shows what the file tells. Nothing is run or measured, unless `--profile` asks for it.
+    It shows the contents of the file. Nothing is run or measured without `--profile`.
     """
     from autopipe.api.reports import write_whole_file
     from autopipe.api.saved_builds import read_last_builds, read_reports
@@ -61,9 +61,9 @@ def report(  # noqa: PLR0913 -- one for each option
     else:
         reports = read_reports(target)
     if (profile or tir) and len(reports) > 1:
-        asked = "--profile" if profile else "--tir"
+        option = "--profile" if profile else "--tir"
         raise ConfigError(
-            f"{target}: {asked} takes one build, and here are {len(reports)}; --build chooses one"
+            f"{target}: {option} takes one build, and here are {len(reports)}; --build chooses one"
         )
     if tir:
         from autopipe.api.report_tir import attach_tir
@@ -73,16 +73,16 @@ def report(  # noqa: PLR0913 -- one for each option
         from autopipe.api.profile import find_target, profile_build
         from autopipe.api.report_profile import attach_profile
 
-        built = find_target(target, store=store, overrides=overrides or (), build=build)
-        profiled = profile_build(built)
-        complain_of_load(profiled.disturbed)
-        reports = (attach_profile(reports[0], profiled),)
+        profile_target = find_target(target, store=store, overrides=overrides or (), build=build)
+        build_profile = profile_build(profile_target)
+        complain_of_load(build_profile.disturbed)
+        reports = (attach_profile(reports[0], build_profile),)
     write_whole_file(page, build_page(*reports))
     print_lines([f"wrote {page}"])
 
 
 def _check_options(target: Path, page: Path, *, profile: bool, tir: bool) -> None:
-    """Raise ConfigError for what can be seen from the names of files."""
+    """Raise ConfigError for invalid file names and combinations of options."""
     if page.suffix != ".html":
         raise ConfigError(f"--output {page}: it is a page, so its name ends in .html")
     if profile and target.suffix not in _RUNNABLE:

@@ -1,4 +1,4 @@
-"""`autopipe tasks`: the table of tuning tasks, one of them in full, and all of them as scripts."""
+"""`autopipe tasks`: the table of tuning tasks, one task in full, and tasks as scripts."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -36,18 +36,18 @@ def tasks(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """List the tuning tasks of a model, and which are kept."""
-    asked = _TaskQuery(overrides or (), store, build, print_warnings)
+    """List the tuning tasks of a model with their filters."""
+    query = _TaskQuery(overrides or (), store, build, print_warnings)
     if export is not None:
-        _export_tasks(file, export, number, asked, as_json=as_json)
+        _export_tasks(file, export, number, query, as_json=as_json)
     elif number is not None:
-        _print_task(file, number, asked, as_json=as_json)
+        _print_task(file, number, query, as_json=as_json)
     else:
-        _print_tasks(file, sort, asked, as_json=as_json)
+        _print_tasks(file, sort, query, as_json=as_json)
 
 
 class _TaskQuery(NamedTuple):
-    """What all of these take, by the names of their arguments."""
+    """Common arguments of the functions, by name."""
 
     overrides: Sequence[str]
     store: Path | None
@@ -55,39 +55,42 @@ class _TaskQuery(NamedTuple):
     emit: "Callable[[Event], None]"
 
 
-def _print_tasks(file: Path, sort: Order, asked: _TaskQuery, *, as_json: bool) -> None:
+def _print_tasks(file: Path, sort: Order, query: _TaskQuery, *, as_json: bool) -> None:
     from autopipe.api import flow
     from autopipe.report.tasks import choose_table_width, format_task_table
 
-    tasks = sort.sorted(flow.list_tasks(file, **asked._asdict()))
+    tasks = sort.sorted(flow.list_tasks(file, **query._asdict()))
     if as_json:
         show_json([task.model_dump(mode="json") for task in tasks])
     else:
         print_lines(format_task_table(tasks, choose_table_width(sys.stdout)).split("\n"))
 
 
-def _print_task(file: Path, number: int, asked: _TaskQuery, *, as_json: bool) -> None:
+def _print_task(file: Path, number: int, query: _TaskQuery, *, as_json: bool) -> None:
     from autopipe.api import tasks
     from autopipe.report.tasks import choose_table_width, list_task_lines
 
-    shown = tasks.show_task(file, number, **asked._asdict())
-    task, schedules = shown.task.model_dump(mode="json"), asdict(shown.schedules)
+    described_task = tasks.show_task(file, number, **query._asdict())
+    task, schedules = described_task.task.model_dump(mode="json"), asdict(described_task.schedules)
     if as_json:
-        show_json({"task": task, "schedules": schedules, "tir": shown.tir})
+        show_json({"task": task, "schedules": schedules, "tir": described_task.tir})
     else:
-        told = list_task_lines(
-            shown.task, shown.schedules, shown.tir, choose_table_width(sys.stdout)
+        task_lines = list_task_lines(
+            described_task.task,
+            described_task.schedules,
+            described_task.tir,
+            choose_table_width(sys.stdout),
         )
-        print_lines("\n".join(told).split("\n"))
+        print_lines("\n".join(task_lines).split("\n"))
 
 
 def _export_tasks(
-    file: Path, folder: Path, number: int | None, asked: _TaskQuery, *, as_json: bool
+    file: Path, folder: Path, number: int | None, query: _TaskQuery, *, as_json: bool
 ) -> None:
     from autopipe.api import tasks
 
-    written = tasks.export_tasks(file, folder, index=number, **asked._asdict())
+    paths = tasks.export_tasks(file, folder, index=number, **query._asdict())
     if as_json:
-        show_json([str(path) for path in written])
+        show_json([str(path) for path in paths])
     else:
-        print_lines([f"wrote {path}" for path in written])
+        print_lines([f"wrote {path}" for path in paths])

@@ -1,4 +1,4 @@
-"""What commands print besides the events of a run."""
+"""Print the output of commands, except the events of a run."""
 
 import json
 import os
@@ -14,21 +14,21 @@ from autopipe.report.escape import escape_json, escape_lines, escape_output_line
 from autopipe.report.output import Output
 
 _LONGEST: Final = 10_000
-"""Characters of a line for people."""
+"""Largest number of characters of a line for people."""
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on stdout, harmless to a terminal and to a CI; each stays one line.
+    """Print lines on stdout, escaped for terminals and CIs; each stays one line.
 
-    Raises StoreError where it is a file that can not take them.
+    Raises StoreError where stdout is a file that cannot be written.
     """
     _write_texts(escape_output_line(line, _LONGEST) + "\n" for line in lines)
 
 
 def show_text(text: str) -> None:
-    """Print a text for programs on stdout as it is: whoever wrote it has made it harmless.
+    """Print a text for programs on stdout without escaping; the caller has escaped it.
 
-    Raises StoreError where it is a file that can not take it.
+    Raises StoreError where stdout is a file that cannot be written.
     """
     _write_texts([text])
 
@@ -46,29 +46,29 @@ def show_json(value: object) -> None:
     show_text(escape_json(json.dumps(value, indent=2, sort_keys=True)) + "\n")
 
 
-def escape_given_words(message: str, given: Iterable[str]) -> str:
-    """Keep what the command line names on one line, wherever a message names it again."""
-    for word in given:
+def escape_given_words(message: str, words: Iterable[str]) -> str:
+    """Escape command-line arguments with line breaks wherever a message contains them."""
+    for word in words:
         if "\n" in word:
             message = message.replace(word, escape_text(word))
     return message
 
 
 def print_error(message: str) -> None:
-    """Print a message on stderr, harmless to a terminal."""
+    """Print a message on stderr, escaped for a terminal."""
     Output(sys.stderr).write(escape_lines(message, 2000) + "\n")
 
 
-def complain_of_load(disturbed: str | None) -> None:
-    """Warn, on stderr, of times that were measured while something took the processor."""
-    if disturbed is not None:
-        print_error(f"warning: profile: {disturbed}; profile again on a quiet machine")
+def complain_of_load(disturbance: str | None) -> None:
+    """Warn on stderr of times that were measured while other programs used the processor."""
+    if disturbance is not None:
+        print_error(f"warning: profile: {disturbance}; profile again on a quiet machine")
 
 
 def complain_of(error: Exception, about: str = "") -> None:
-    """Print what ended a command: the message, or the traceback of a bug.
+    """Print the error that ended a command: the message, or the traceback of a bug.
 
-    It is called where the error is handled.
+    Call it inside the exception handler.
     """
     failure = to_final_error(error)
     if failure is None:
@@ -80,9 +80,9 @@ def complain_of(error: Exception, about: str = "") -> None:
 
 
 def hang_up() -> None:
-    """Let the interpreter end quietly where nobody reads our output any more, or nothing takes it.
+    """Flush stdout so that the interpreter ends quietly without a reader or on a full disk.
 
-    It would try to write once more what is left in the buffer, and end in 120 where that fails.
+    Otherwise it would flush the buffer again, and end with exit code 120 where that fails.
     """
     with suppress(OSError, ValueError, AttributeError):
         try:

@@ -1,4 +1,4 @@
-"""Command `autopipe verify`: what a package or a lock holds, and whether all of it is sound."""
+"""Command `autopipe verify`: list and check the contents of a package, a folder or a lock."""
 
 from collections.abc import Iterator, Mapping
 from io import BytesIO
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 
 Does = Mapping[str, tuple[str, ...]]
-"""What each trace of a lock does, by workload."""
+"""The steps of each trace of a lock, by workload."""
 
 
 def verify(  # noqa: PLR0913 -- one for each option
@@ -44,17 +44,17 @@ def verify(  # noqa: PLR0913 -- one for each option
 
     Nothing of it is run.
 
-    With --signers, one of them has to have signed it; with --lock, that lock.
+    With --signers, one of them must have signed it; with --lock, that lock.
     """
-    whose = build_signers(signers, identity, revoked)
+    allowed_signers = build_signers(signers, identity, revoked)
     if target.is_dir():
         if lock is not None:
             raise ConfigError("--lock compares a package with a lock, and this is a folder")
-        _verify_folder(target, whose, as_json=as_json)
+        _verify_folder(target, allowed_signers, as_json=as_json)
     elif not is_lock(target):
-        _verify_package(target, lock, whose, as_json=as_json)
+        _verify_package(target, lock, allowed_signers, as_json=as_json)
     elif lock is None:
-        _verify_lock(target, whose, as_json=as_json)
+        _verify_lock(target, allowed_signers, as_json=as_json)
     else:
         raise ConfigError("--lock compares a package with a lock, and this is a lock")
 
@@ -81,8 +81,12 @@ def _verify_package(
         document = {name: getattr(examined, name) for name in ("name", "format", "sha256")}
         document["files"] = {name: file.model_dump() for name, file in examined.files.items()}
         document["needs"] = examined.needs.model_dump(mode="json")
-        more = {} if locked is None else {"traces": {w: list(steps) for w, steps in does.items()}}
-        show_json({**document, "differs": differ, "signer": _to_signer_dict(signer), **more})
+        trace_fields = (
+            {} if locked is None else {"traces": {w: list(steps) for w, steps in does.items()}}
+        )
+        show_json(
+            {**document, "differs": differ, "signer": _to_signer_dict(signer), **trace_fields}
+        )
     else:
         print_lines(escape_text(line) for line in _list_lines(examined))
         if locked is not None:
@@ -92,7 +96,9 @@ def _verify_package(
         if signer is not None and not differ:
             print_lines([escape_text(f"{lock or package} is signed by {signer}")])
         elif signer is None:
-            print_lines(["its libraries are programs: only a signature tells whose, see --signers"])
+            print_lines(
+                ["its libraries are programs: only a signature proves their origin, see --signers"]
+            )
     if lock is not None:
         _require_harmless(does, lock)
     if differ:
@@ -152,7 +158,7 @@ def _read_traces(lock: "Lock", path: Path) -> Does:
 
 
 def _list_trace_lines(task: "LockedTask", does: Does) -> Iterator[str]:
-    """Yield what the trace of a task does, or that nobody can tell."""
+    """Yield the steps of a task's trace, or that they are unknown."""
     from autopipe.comparison.text import format_steps
 
     if not isinstance(task.schedule, str):
@@ -166,7 +172,7 @@ def _list_trace_lines(task: "LockedTask", does: Does) -> Iterator[str]:
 
 
 def _require_harmless(does: Does, lock: Path) -> None:
-    """Raise LockError for a lock whose records hold what no schedule needs."""
+    """Raise LockError for a lock with records that contain forbidden steps."""
     from autopipe.traces.wording import is_refusal
 
     wrong = [f"workload {w}: {steps[0]}" for w, steps in does.items() if is_refusal(steps)]

@@ -1,1 +1,1 @@
-"""What changed between two builds: of two locks, packages or run reports."""
+"""Compare two builds: locks, packages or run reports."""

@@ -1,4 +1,4 @@
-"""What is known of a build, whichever file says it."""
+"""The facts of a build, read from any kind of file."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A measured time in seconds, with its spread where that was kept."""
+    """A measured time in seconds, with its spread if known."""
 
     median: float
     low: float | None = None
@@ -20,30 +20,30 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class BuiltTask:
-    """A task, how it was scheduled, and how long a call takes."""
+    """A task with its schedule and the time of a call."""
 
     name: str
     workload: str
     decisions: Mapping[str, object]
-    """What decides its code, such as `engine`; a schedule is a mapping or text."""
+    """The choices that determine its code, such as `engine`; a schedule is a mapping or text."""
     time: Time | None
     steps: tuple[str, ...] | None = None
-    """What its trace does, a line a step; None where it has none, or the file does not tell."""
+    """The steps of its trace, one per line; None without a trace, or if the file has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContenderTime:
-    """Who was timed from end to end: the build, or a rival."""
+    """The end-to-end time of the build or of a reference runtime."""
 
     version: str
     time: Time
     disturbed: bool = False
-    """Whether other programs ran beside it."""
+    """Whether other programs ran during the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a file says of a build; what it does not tell of is None."""
+    """The facts of a build in a file; missing ones are None."""
 
     kind: FileKind
     file: str
@@ -56,9 +56,9 @@ class Build:
     """
     tasks: tuple[BuiltTask, ...] | None = None
     latency: Mapping[str, ContenderTime] | None = None
-    """Seconds of a run of the model, by contender; the build is `autopipe`."""
+    """Seconds of a run of the model, by runtime; the build is `autopipe`."""
     machine: Fields = field(default_factory=dict)
-    """Where the times were measured, as far as that is known."""
+    """The machine on which the times were measured, as far as known."""
 
 
 def flatten_document(value: object, at: str = "") -> Iterator[tuple[str, object]]:

@@ -1,6 +1,6 @@
-"""A build as a reviewer reads it: latency, size, accuracy, and what changed, in words.
+"""Format a build for reviewers: latency, size, accuracy, and the changes in words.
 
-All text that comes from models and files stands in code spans, as in `report/markdown.py`.
+All text from models and files stands in code spans, as in `report/markdown.py`.
 """
 
 from collections import defaultdict
@@ -23,21 +23,21 @@ from autopipe.report.markdown import format_code, format_code_block, format_tabl
 from autopipe.report.units import format_seconds
 
 _SHOWN: Final = 20
-"""Sentences of a topic, or names in one, that are shown."""
+"""Largest number of sentences of a topic, and of names in a sentence."""
 _LONG: Final = 100
-"""Characters of a value."""
+"""Largest number of characters of a value."""
 _IN_TASKS: Final = {
     "workload": "with other loops, as the model or its lowering changed",
     "schedule": "with another schedule", "engine": "with another schedule",
     "implementation": "with another schedule", "calls": "called more or less often",
 }  # fmt: skip
-"""What it means that a field of a task changed."""
+"""Descriptions of changed fields of a task."""
 
 
 def format_comment(difference: Difference, run: RunReport | None = None) -> str:
-    """Write a comment on a pull request in GitHub's Markdown: the run, then the differences.
+    """Format a comment on a pull request in GitHub's Markdown: the run, then the differences.
 
-    A file that is compared with itself says nothing of differences.
+    A file that is compared with itself has no section on differences.
     """
     return "\n".join(_list_lines(difference, run)) + "\n"
 
@@ -50,8 +50,8 @@ def _list_lines(difference: Difference, run: RunReport | None) -> Iterator[str]:
     if not difference.same:
         yield ""
         kinds = {difference.old.kind, difference.new.kind}
-        what = f" in the {next(iter(kinds))}" if len(kinds) == 1 else ""
-        yield f"**What changed{what}**"
+        scope = f" in the {next(iter(kinds))}" if len(kinds) == 1 else ""
+        yield f"**What changed{scope}**"
         yield ""
         yield from _list_sentences(difference)
     for label, topics in (
@@ -68,15 +68,15 @@ def _is_self_comparison(difference: Difference) -> bool:
 
 
 def _format_title(difference: Difference, run: RunReport | None) -> str:
-    changed = f"{difference.new.kind} {'unchanged' if difference.same else 'changed'}"
+    change = f"{difference.new.kind} {'unchanged' if difference.same else 'changed'}"
     if run is None:
-        return f"the {changed}"
-    ended = f"{run.outcome} with exit code {run.exit_code}" if run.exit_code else run.outcome
-    return f"run {ended}" if _is_self_comparison(difference) else f"run {ended}, {changed}"
+        return f"the {change}"
+    outcome = f"{run.outcome} with exit code {run.exit_code}" if run.exit_code else run.outcome
+    return f"run {outcome}" if _is_self_comparison(difference) else f"run {outcome}, {change}"
 
 
 def _list_figures(run: RunReport) -> Iterator[str]:
-    """Yield what the run came to: an error first."""
+    """Yield the results of the run, an error first."""
     if run.error is not None:
         yield from format_code_block(run.error)
         yield ""
@@ -105,8 +105,8 @@ def _format_latency(benchmark: BenchmarkReport | None) -> str:
         for rival in benchmark.rivals
         for found in [benchmark.comparisons[rival.name]]
     ]
-    disturbed = [f"disturbed: {format_code(benchmark.disturbed)}"] if benchmark.disturbed else []
-    return ", ".join([spread, *against, *disturbed])
+    disturbance = [f"disturbed: {format_code(benchmark.disturbed)}"] if benchmark.disturbed else []
+    return ", ".join([spread, *against, *disturbance])
 
 
 def _format_accuracy(run: RunReport) -> str:
@@ -143,15 +143,15 @@ def _format_fact(row: Row) -> str:
 
 
 def _list_task_lines(tasks: Iterable[TaskChange]) -> Iterator[str]:
-    """Yield a sentence for each kind of change, with the names of its tasks."""
+    """Yield a sentence for each kind of change with the names of its tasks."""
     groups: dict[str, list[TaskChange]] = defaultdict(list)
     for task in tasks:
         for kind in _classify_change(task) if task.differs else ():
             groups[kind].append(task)
     for kind, members in groups.items():
         names = [_format_task_name(task) for task in members[:_SHOWN]]
-        more = [f"and {len(members) - _SHOWN} more"] if len(members) > _SHOWN else []
-        yield f"- tasks: {len(members)} {kind}: {', '.join([*names, *more])}"
+        suffix = [f"and {len(members) - _SHOWN} more"] if len(members) > _SHOWN else []
+        yield f"- tasks: {len(members)} {kind}: {', '.join([*names, *suffix])}"
 
 
 def _classify_change(task: TaskChange) -> list[str]:
@@ -159,17 +159,17 @@ def _classify_change(task: TaskChange) -> list[str]:
         return ["new"]
     if task.new is None:
         return ["gone"]
-    changed = {change.name.partition(".")[0] for change in task.changes}
-    found = [_IN_TASKS[name] for name in _IN_TASKS if name in changed]
+    changed_fields = {change.name.partition(".")[0] for change in task.changes}
+    descriptions = [_IN_TASKS[name] for name in _IN_TASKS if name in changed_fields]
     if task.verdict in {TimingVerdict.FASTER, TimingVerdict.SLOWER}:
-        found.append(f"{task.verdict}, as tuning measured them")
-    if task.steps and not found:
+        descriptions.append(f"{task.verdict}, as tuning measured them")
+    if task.steps and not descriptions:
         return ["with other steps under the same digest"]
-    return list(dict.fromkeys(found)) or ["with other details"]
+    return list(dict.fromkeys(descriptions)) or ["with other details"]
 
 
 def _format_task_name(task: TaskChange) -> str:
-    """Return the name of a task, with how its engine and the steps of its trace changed."""
+    """Format the name of a task with the changes of its engine and its trace."""
     notes = [
         f"{format_code(str(change.old), _LONG)} → {format_code(str(change.new), _LONG)}"
         for change in task.changes if change.name in {"engine", "implementation"}

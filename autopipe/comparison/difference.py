@@ -1,4 +1,4 @@
-"""The differences of two builds, as a value."""
+"""Compute the differences of two builds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ TOPICS: Final = (
     "outcome", "configuration", "target", "versions", "sources", "size", "accuracy", "artifacts",
 )  # fmt: skip
 KNOBS: Final = "knobs"
-"""How tasks were scheduled in detail, which only a lock says."""
+"""Topic of the schedules in detail, which only a lock has."""
 _PATH: Final = "model.path"
-"""Where the model lay, which a package does not say."""
+"""Path of the model, which a package does not have."""
 
 
 class Left(Enum):
-    """Why a topic is not compared."""
+    """The reason why a topic is not compared."""
 
     NEITHER = "neither says it"
     OLD = "only the old one says it"
@@ -32,7 +32,7 @@ class Left(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LatencyChange:
-    """How long a run of the model takes one contender, before and after."""
+    """The latency of one runtime before and after."""
 
     contender: str
     versions: tuple[str, str]
@@ -43,22 +43,22 @@ class LatencyChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two builds differ in."""
+    """The differences of two builds."""
 
     old: Build
     new: Build
     facts: Mapping[str, tuple[Change, ...]]
-    """The changes of each topic that both tell of; none where they say the same."""
+    """The changes of each topic in both files; empty for equal ones."""
     tasks: tuple[TaskChange, ...] | None
-    """Every task of the two, in the order of the new build, those that are gone last."""
+    """All tasks of both builds in the order of the new one, removed ones last."""
     latency: tuple[LatencyChange, ...] | None
-    """The build, then the rivals that were timed in both."""
+    """The build, then the reference runtimes that were timed in both."""
     left: Mapping[str, Left]
-    """Topics that are not compared, and why."""
+    """Topics that are not compared, with the reason."""
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs but times within the noise."""
+        """Whether the builds are equal except for times within the noise."""
         return not (
             any(self.facts.values())
             or any(task.differs for task in self.tasks or ())
@@ -67,19 +67,19 @@ class Difference:
 
 
 def compare_builds(old: Build, new: Build) -> Difference:
-    """Compare two builds in all that both tell of."""
+    """Compare two builds in the topics that both have."""
     facts: dict[str, tuple[Change, ...]] = {}
     left: dict[str, Left] = {}
-    shared = old.kind is not new.kind
-    elsewhere = not shared and old.machine != new.machine
+    shared_only = old.kind is not new.kind
+    elsewhere = not shared_only and old.machine != new.machine
     for topic in TOPICS:
         before, after = old.facts.get(topic), new.facts.get(topic)
         if before is None or after is None:
             left[topic] = _explain_omission(before, after)
             continue
-        if shared:
+        if shared_only:
             before, after = _keep_shared_fields(topic, before, after)
-        if shared and not before:
+        if shared_only and not before:
             left[topic] = Left.APART
         else:
             facts[topic] = list_value_changes(before, after)
@@ -88,7 +88,7 @@ def compare_builds(old: Build, new: Build) -> Difference:
         left["tasks"] = _explain_omission(old.tasks, new.tasks)
     else:
         tasks = match_tasks(
-            old.tasks, new.tasks, shared=shared, elsewhere=elsewhere,
+            old.tasks, new.tasks, shared=shared_only, elsewhere=elsewhere,
             same_compiler=_has_same_compiler(old, new),
         )  # fmt: skip
         knobs = [_has_schedules(old.tasks), _has_schedules(new.tasks)]
@@ -103,13 +103,17 @@ def compare_builds(old: Build, new: Build) -> Difference:
 
 
 def _has_same_compiler(old: Build, new: Build) -> bool:
-    """Return whether both make the same code of the same schedule."""
-    both = [build.facts.get(topic) for topic in ("target", "versions") for build in (old, new)]
-    return None not in both and both[0] == both[1] and both[2] == both[3]
+    """Whether both compile the same schedule to the same code."""
+    fact_pairs = [
+        build.facts.get(topic) for topic in ("target", "versions") for build in (old, new)
+    ]
+    return (
+        None not in fact_pairs and fact_pairs[0] == fact_pairs[1] and fact_pairs[2] == fact_pairs[3]
+    )
 
 
 def _has_same_code(old: Build, new: Build) -> bool:
-    """Return whether both have the same library, or the same package with all that is in it."""
+    """Whether both have the same library, or the same package including its contents."""
     digests = [build.facts.get("artifacts", {}) for build in (old, new)]
     names = digests[0].keys() & digests[1].keys()
     names = {LIBRARY} & names or {name for name in names if name.endswith(".tar")}
@@ -117,7 +121,7 @@ def _has_same_code(old: Build, new: Build) -> bool:
 
 
 def _has_schedules(tasks: tuple[BuiltTask, ...]) -> bool | None:
-    """Tell whether the file says how tasks were scheduled; None if not."""
+    """Return True if all tasks have a schedule, otherwise None."""
     return True if all("schedule" in task.decisions for task in tasks) else None
 
 
@@ -128,14 +132,18 @@ def _explain_omission(old: object, new: object) -> Left:
 
 
 def _keep_shared_fields(topic: str, old: Fields, new: Fields) -> tuple[Fields, Fields]:
-    """Keep what both files speak of: in a configuration whole sections, else single values."""
+    """Keep the fields of both files: whole sections of a configuration, otherwise single values."""
 
     def known(name: str) -> str:
         return name.partition(".")[0] if topic == "configuration" else name
 
-    both = {known(name) for name in old} & {known(name) for name in new}
+    shared_names = {known(name) for name in old} & {known(name) for name in new}
     before, after = (
-        {name: value for name, value in values.items() if known(name) in both and name != _PATH}
+        {
+            name: value
+            for name, value in values.items()
+            if known(name) in shared_names and name != _PATH
+        }
         for values in (old, new)
     )
     return before, after
@@ -148,7 +156,7 @@ def _compare_latencies(
     elsewhere: bool,
     same_code: bool,
 ) -> tuple[LatencyChange, ...]:
-    """Judge the build, unless a rival that is the same program moved: then the machine did."""
+    """Judge the latency, unless that of an unchanged reference runtime changed with the machine."""
     rows = list(_list_latency_changes(old, new, elsewhere=elsewhere, same_code=same_code))
     unsteady = any(
         row.contender != OURS and row.versions[0] == row.versions[1] and row.verdict.conclusive

@@ -1,4 +1,4 @@
-"""A difference as JSON, for programs: version 1 of its grammar."""
+"""Format a difference as JSON for programs: version 1 of its grammar."""
 
 from dataclasses import asdict
 
@@ -10,9 +10,9 @@ from autopipe.store.canonical import pretty
 
 
 def format_json(difference: Difference) -> str:
-    """Write all that differs, uncut: sorted keys, two spaces, one newline at the end.
+    """Format all differences untruncated: sorted keys, two spaces, one newline at the end.
 
-    A side on which a value is not there is left out.
+    A side without a value is omitted.
     """
     tasks, latency = difference.tasks, difference.latency
     return pretty(
@@ -48,8 +48,8 @@ def _describe_build(build: Build) -> dict[str, object]:
 
 def _describe_change(change: Change) -> dict[str, object]:
     sides = {"old": change.old, "new": change.new}
-    stated = {side: value for side, value in sides.items() if value is not ABSENT}
-    return {"name": change.name, **stated}
+    present_sides = {side: value for side, value in sides.items() if value is not ABSENT}
+    return {"name": change.name, **present_sides}
 
 
 def _describe_task(change: TaskChange) -> dict[str, object]:

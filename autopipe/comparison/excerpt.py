@@ -1,18 +1,18 @@
-"""Two long texts, cut so that what differs stays."""
+"""Shorten two long texts so that their difference stays visible."""
 
 from typing import Final
 
 from autopipe.report.escape import escape_text
 
 _AROUND: Final = 12
-"""Characters that stay of what is the same before and behind."""
+"""Characters of the common prefix and suffix that are kept."""
 _CUT: Final = "..."
 
 
 def cut_alike(old: str, new: str, room: int) -> tuple[str, str]:
-    """Return both in at most so many characters, harmless to a terminal, on one line.
+    """Shorten both texts to `room` characters on one line, escaped for a terminal.
 
-    What both begin and end with is cut first, so a difference is seen wherever it is.
+    The common prefix and suffix are cut first, so that the difference stays visible.
     """
     if max(len(old), len(new)) > room:
         start = _count_common_prefix(old, new)

@@ -1,4 +1,4 @@
-"""What a lock says of a build."""
+"""Read the facts of a build from a lock."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -15,14 +15,14 @@ from autopipe.lock.recognize import FileKind
 from autopipe.traces.wording import describe_steps, is_trace
 
 _DEVICE: Final = ("kind", "arch", "mcpu")
-"""What of the target tells where its tasks were timed; a lock says no more of that."""
+"""Fields of the target that identify the machine of the times; a lock has no others."""
 
 
 def read_traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
-    """Return what each trace beside a lock does, by workload; the lock itself has digests of them.
+    """Describe the steps of each trace in a lock's records, by workload.
 
-    Without the records, or with others than the lock was written with, nothing is known. Raises
-    LockError for records that can not be read.
+    Empty without the records, or if their digest is not that in the lock. Raises LockError for
+    records that cannot be read.
     """
     records = find_records_path(path)
     if lock.records is None or not records.is_file():
@@ -41,7 +41,7 @@ def read_traces(lock: Lock, path: Path) -> Mapping[str, tuple[str, ...]]:
 def describe_lock(
     lock: Lock, file: str, steps: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 ) -> Build:
-    """Return what a lock says; `steps` is what its traces do, by workload."""
+    """Build the facts of a lock; `steps` are those of its traces, by workload."""
     stages = {f"stages.{name}": version for name, version in lock.stages.items()}
     versions: dict[str, object] = {
         name: v for facet in lock.versions.values() for name, v in facet.items()

@@ -1,4 +1,4 @@
-"""A difference as a comment on a pull request, in GitHub's Markdown."""
+"""Format a difference as a comment on a pull request, in GitHub's Markdown."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,20 +17,20 @@ from autopipe.report.escape import escape_text
 from autopipe.report.markdown import format_code, format_table
 
 LIMIT: Final = 65_536
-"""Characters that GitHub takes; counted in bytes, to be sure."""
+"""GitHub's limit of characters; counted in bytes, to be safe."""
 
 _ROOM: Final = 160
 _STEPS: Final = 60
-"""Steps that are shown of a trace."""
+"""Largest number of steps of a trace."""
 
 
 def format_difference(difference: Difference, limit: int = LIMIT) -> str:
-    """Write it in at most so many bytes; tables that are too long end with how much is left out."""
+    """Format it in at most `limit` bytes; long tables are truncated with a count of the rest."""
     sections = list_tables(difference)
     rows = max((len(section.rows) for section in sections), default=0)
-    whole = _format_page(difference, sections, rows)
-    if len(whole.encode()) <= limit:
-        return whole
+    full_page = _format_page(difference, sections, rows)
+    if len(full_page.encode()) <= limit:
+        return full_page
 
     def size(most: int) -> int:
         return len(_format_page(difference, sections, most).encode())
@@ -78,7 +78,7 @@ def _format_table(section: Table, most: int) -> Iterator[str]:
 
 
 def _format_steps(row: Row) -> Iterator[str]:
-    """Yield what changed in a trace as a block that GitHub colours; no line can end it."""
+    """Yield the changes of a trace as a `diff` block; no line in it can end the block."""
     if row.lines:
         yield ""
         yield f"{format_code(row.subject)}, {row.name}:"
@@ -92,7 +92,7 @@ def _format_steps(row: Row) -> Iterator[str]:
 
 
 def _list_cells(rows: tuple[Row, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows; a task is named in the first of its own."""
+    """Yield the rows; the name of a task is only in its first row."""
     last = ""
     for row in rows:
         subject = (format_code(row.subject) if row.subject != last else "",) if row.subject else ()

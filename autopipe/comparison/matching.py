@@ -1,4 +1,4 @@
-"""Which task of one build is which of the other, and what became of it."""
+"""Match the tasks of two builds, and compare each pair."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,20 +15,20 @@ _Pair = tuple[BuiltTask | None, BuiltTask | None]
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """A task before and after; one of the two is None where it came or went."""
+    """A task before and after; one of the two is None for a new or removed task."""
 
     old: BuiltTask | None
     new: BuiltTask | None
     changes: tuple[Change, ...]
-    """What was decided otherwise."""
+    """The changed decisions."""
     verdict: TimingVerdict | None
-    """What its times say; None where one of them is not known."""
+    """The verdict on its times; None if one of them is unknown."""
 
     @property
     def task(self) -> BuiltTask:
-        """The task as it is now, or was last."""
+        """The new task, or the old one if it was removed."""
         task = self.new or self.old
-        assert task is not None  # noqa: S101 -- there is one of them at least
+        assert task is not None  # noqa: S101 -- one of them is never None
         return task
 
     @property
@@ -38,13 +38,15 @@ class TaskChange:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What its trace does now, and did: lines behind `+` and `-`, where it is another one."""
+        """The diff of its trace, as lines with `+` and `-`; empty for an unchanged trace."""
         sides = [side for side in (self.old, self.new) if side]
         if len(sides) > 1 and None in [side.steps for side in sides] and not self._rescheduled:
-            return ()  # a package and a report tell of no trace
+            return ()  # a package and a report have no trace
         old, new = (side.steps or () if side else () for side in (self.old, self.new))
-        marked = unified_diff(old, new, n=0, lineterm="")
-        return tuple(f"{line[0]} {line[1:]}" for line in islice(marked, 2, None) if line[0] != "@")
+        diff_lines = unified_diff(old, new, n=0, lineterm="")
+        return tuple(
+            f"{line[0]} {line[1:]}" for line in islice(diff_lines, 2, None) if line[0] != "@"
+        )
 
     @property
     def _rescheduled(self) -> bool:
@@ -52,10 +54,10 @@ class TaskChange:
 
     @property
     def differs(self) -> bool:
-        """Whether it is another one now, or decidedly faster or slower."""
-        told = self.verdict is not None and self.verdict.conclusive
-        other = self.old is None or self.new is None or bool(self.changes or self.steps)
-        return other or told
+        """Whether it changed, or is conclusively faster or slower."""
+        is_conclusive = self.verdict is not None and self.verdict.conclusive
+        is_changed = self.old is None or self.new is None or bool(self.changes or self.steps)
+        return is_changed or is_conclusive
 
 
 def match_tasks(
@@ -66,7 +68,7 @@ def match_tasks(
     elsewhere: bool,
     same_compiler: bool = False,
 ) -> tuple[TaskChange, ...]:
-    """Return what became of each task; `shared` compares only what both say of it.
+    """Match and compare tasks; `shared` compares only the decisions that both have.
 
     With the `same_compiler` for the same target, equal schedules of equal loops are equal code.
     """
@@ -82,7 +84,7 @@ def match_tasks(
 def _pair_tasks(
     old: Sequence[BuiltTask], new: Sequence[BuiltTask], *, shared: bool
 ) -> Iterator[_Pair]:
-    """Pair tasks of one workload, then, of the rest, those of one name and the same ops."""
+    """Pair tasks by workload, then the rest by name and ops."""
     left = list(old)
     partners: dict[int, BuiltTask] = {}
     for alike in (
@@ -94,10 +96,10 @@ def _pair_tasks(
         for task in left:
             index[alike(task)].append(task)
         for place, task in enumerate(new):
-            if place not in partners and (same := index.get(alike(task))):
-                partners[place] = same.pop(0)
-        taken = {id(task) for task in partners.values()}
-        left = [task for task in left if id(task) not in taken]
+            if place not in partners and (candidates := index.get(alike(task))):
+                partners[place] = candidates.pop(0)
+        matched_ids = {id(task) for task in partners.values()}
+        left = [task for task in left if id(task) not in matched_ids]
     yield from ((partners.get(place), task) for place, task in enumerate(new))
     yield from ((task, None) for task in left)
 
@@ -113,7 +115,7 @@ def _list_task_changes(
         after = {name: value for name, value in after.items() if name in old.decisions}
     if (
         _find_template_name(before) == _find_template_name(after) is not None
-    ):  # else a knob has no counterpart
+    ):  # otherwise a knob has no counterpart
         before, after = dict(flatten_document(before)), dict(flatten_document(after))
     names = {"name": old.name, "workload": old.workload}
     return list_value_changes(names | before, {"name": new.name, "workload": new.workload} | after)

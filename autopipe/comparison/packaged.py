@@ -1,4 +1,4 @@
-"""What a package says of a build; its bytes are digested, and nothing of it is run."""
+"""Read the facts of a build from a package; its digests are checked, and nothing is run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +14,13 @@ from autopipe.packaging.variants import list_builds
 from autopipe.store.files import sha256
 
 _NAMES = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi"}
-"""What a lock calls them."""
+"""Names of packages in a lock."""
 
 
 def read_package(path: Path) -> Build:
-    """Check the digests of a package, and return what it says.
+    """Check the digests of a package, and build its facts.
 
-    Raises PackageError for one that is damaged or hostile.
+    Raises PackageError for a damaged or hostile package.
     """
     with opened(path) as contents:
         manifest = contents.manifest
@@ -41,8 +41,8 @@ def _list_facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]
     needs = manifest.needs
     processor = needs.processor.model_dump(mode="json")
     definition = manifest.predicate.build_definition
-    said = dict(flatten_document(definition.external_parameters.configuration))
-    yield "configuration", said | dict(_list_dimension_facts(needs.signature))
+    configuration = dict(flatten_document(definition.external_parameters.configuration))
+    yield "configuration", configuration | dict(_list_dimension_facts(needs.signature))
     variants = {f"variant.{one.needs.processor.mcpu}": one.needs.signature.threads
                 for one in needs.variants}  # fmt: skip
     yield "target", processor | {"num_cores": needs.signature.threads} | variants
@@ -59,7 +59,7 @@ def _list_facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]
 
 
 def _list_dimension_facts(signature: Signature) -> Iterator[tuple[str, object]]:
-    """Yield what a package with open sizes takes, and which library is for which: what counts."""
+    """Yield the ranges of dynamic dimensions, and the sizes of each specialized library."""
     for name, dimension in signature.dimensions.items():
         yield f"takes.{name}", dimension.told
     for entry in signature.entries:
@@ -74,7 +74,7 @@ def _list_versions(manifest: Statement) -> Iterator[tuple[str, object]]:
 
 
 def _list_model_digests(manifest: Statement) -> Iterator[tuple[str, object]]:
-    """Yield the digest of the model, which a lock calls `import.model`."""
+    """Yield the digest of the model, `import.model` in a lock."""
     for dependency in manifest.predicate.build_definition.resolved_dependencies:
         if isinstance(dependency, Source):
             yield "import.model", dependency.digest.sha256

@@ -1,4 +1,4 @@
-"""Two builds side by side as one HTML page."""
+"""Format two builds side by side as one HTML page."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,13 +23,13 @@ from autopipe.report.html.tables import Cell, TableRow, make_details, make_fact_
 
 _MARKS: Final = {TimingVerdict.FASTER: "good", TimingVerdict.SLOWER: "bad"}
 _ROOM: Final = 600
-"""Characters of a value."""
+"""Largest number of characters of a value."""
 _STEPS: Final = 400
-"""Lines that are shown of what differs in a trace."""
+"""Largest number of lines in the diff of a trace."""
 
 
 def format_page(difference: Difference) -> str:
-    """Write both builds as a page; rows that differ are marked."""
+    """Format both builds as a page; changed rows are marked."""
     old, new = difference.old, difference.new
     title = f"{new.pipeline}: {'no differences' if difference.same else 'what changed'}"
     topics = [one for one in list_tables(difference) if one.title not in {"tasks", "latency"}]
@@ -92,16 +92,16 @@ def _build_task_section(difference: Difference) -> Markup | None:
 def _build_task_row(change: TaskChange) -> TableRow:
     old, new = change.times
     state = "added" if change.old is None else "removed" if change.new is None else None
-    altered = state or ", ".join(entry.name for entry in change.changes)
+    change_text = state or ", ".join(entry.name for entry in change.changes)
     return TableRow((
         _build_kernel_cell(change), _format_schedule(change.old), _format_schedule(change.new),
         _build_time_cell(old), _build_time_cell(new), _build_ratio_cell(old, new),
-        _build_verdict_cell(change.verdict), altered or ("steps" if change.steps else None),
+        _build_verdict_cell(change.verdict), change_text or ("steps" if change.steps else None),
     ), "changed" if change.differs else None)  # fmt: skip
 
 
 def _build_kernel_cell(change: TaskChange) -> Content:
-    """Return the name of a kernel, with all that differs folded away."""
+    """Build the name of a kernel with its changes in a collapsed block."""
     parts = list(_list_change_rows(change)) if change.differs else []
     return make_details(change.task.name, *parts) if parts else change.task.name
 

@@ -1,4 +1,4 @@
-"""A lock, a package or a run report, told apart by what is in it."""
+"""Read a lock, a package or a run report, distinguished by content."""
 
 from pathlib import Path
 
@@ -7,10 +7,9 @@ from autopipe.lock.recognize import FileKind, recognize_file
 
 
 def read_build(path: Path) -> Build:
-    """Return what a file says of a build; nothing of a package is run.
+    """Read the facts of a build from a file; nothing of a package is run.
 
-    Raises LockError, PackageError, and ConfigError for a report that can not be read and for
-    what is none of the three.
+    Raises LockError, PackageError, and ConfigError for an invalid report or any other file.
     """
     kind = recognize_file(path)
     if kind is FileKind.PACKAGE:

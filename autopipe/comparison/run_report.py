@@ -1,4 +1,4 @@
-"""What a run report says of a build."""
+"""Read the facts of a build from a run report."""
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ from autopipe.report.document import RunReport, TaskReport
 
 
 def describe_report(report: RunReport, path: Path) -> Build:
-    """Return what a report says."""
+    """Build the facts of a report."""
     return Build(
         kind=FileKind.REPORT,
         file=str(path),
@@ -46,14 +46,16 @@ def _list_facts(report: RunReport) -> Iterator[tuple[str, Fields]]:
 
 
 def _list_accuracy_facts(verification: Verification) -> Iterator[tuple[str, object]]:
-    """Yield who was the reference, and of each output its largest errors over all cases."""
-    checked = [case for case in verification.cases if case.outcome is not CaseOutcome.SKIPPED]
+    """Yield the reference, and the largest errors of each output over all cases."""
+    compared_cases = [
+        case for case in verification.cases if case.outcome is not CaseOutcome.SKIPPED
+    ]
     reference = f"{verification.reference} {verification.reference_version}".rstrip()
-    yield "verification", f"{reference}, {len(checked)} cases"
+    yield "verification", f"{reference}, {len(compared_cases)} cases"
     if verification.rounded_by is not None:
         yield "rounded_by", verification.rounded_by
     largest: dict[str, float] = {}
-    for output in (output for case in checked for output in case.outputs):
+    for output in (output for case in compared_cases for output in case.outputs):
         for measure in ("max_abs", "max_rel", "used"):
             value, name = getattr(output, measure), f"{output.output}.{measure}"
             if value is not None:
@@ -69,10 +71,10 @@ def _describe_task(task: TaskReport) -> BuiltTask:
     return BuiltTask(task.name, task.workload, decisions, time)
 
 
-def _list_contender_times(found: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
-    for contender in (*found.rivals, found.ours):
+def _list_contender_times(benchmark: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
+    for contender in (*benchmark.rivals, benchmark.ours):
         time = Time(contender.latency.median, contender.latency.low, contender.latency.high)
         yield (
             contender.name,
-            ContenderTime(contender.version, time, disturbed=bool(found.disturbed)),
+            ContenderTime(contender.version, time, disturbed=bool(benchmark.disturbed)),
         )

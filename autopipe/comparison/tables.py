@@ -1,6 +1,6 @@
-"""A difference as tables of plain text, which are then written for a terminal or a browser.
+"""Tabulate a difference as plain text, which is then formatted for a terminal or a browser.
 
-Nothing in here is safe to print: names come from models, and are escaped where they are written.
+The text is not escaped: names come from models, and are escaped when they are written.
 """
 
 import json
@@ -17,7 +17,7 @@ from autopipe.report.units import format_seconds
 from autopipe.traces.reading import THREADS
 
 NOTHING: Final = "-"
-"""Stands for a value that is not there."""
+"""Stands for an absent value."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _SHORT: Final = 12
@@ -29,22 +29,22 @@ _ORDER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that differs."""
+    """One difference."""
 
     subject: str
-    """The task it is about; empty where a table is about one thing."""
+    """The name of its task; empty in tables of other topics."""
     name: str
     old: str
     new: str
     note: str = ""
-    """What is to be said of it, in our own words."""
+    """A note in words."""
     lines: tuple[str, ...] = ()
-    """What differs in detail, behind `+` and `-`."""
+    """The diff in detail, as lines with `+` and `-`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What differs in one topic."""
+    """The differences of one topic."""
 
     title: str
     summary: str
@@ -52,7 +52,7 @@ class Table:
 
 
 def list_tables(difference: Difference) -> list[Table]:
-    """Return a table for each topic that differs, and for latency, where both tell of it."""
+    """Build a table for each changed topic, and for latency if both have it."""
     by_topic = {
         topic: Table(
             topic, f"{len(changes)} changed", tuple(_build_fact_row(topic, c) for c in changes)
@@ -65,13 +65,13 @@ def list_tables(difference: Difference) -> list[Table]:
         summary = f"{_count_task_changes(difference.tasks)}; times as tuning measured them"
         by_topic["tasks"] = Table("tasks", summary, tuple(rows))
     if difference.latency:
-        timed = tuple(map(_build_latency_row, difference.latency))
-        by_topic["latency"] = Table("latency", "median of a run, and its spread", timed)
+        latency_rows = tuple(map(_build_latency_row, difference.latency))
+        by_topic["latency"] = Table("latency", "median of a run, and its spread", latency_rows)
     return [by_topic[topic] for topic in _ORDER if topic in by_topic]
 
 
 def list_omitted_topics(difference: Difference) -> list[str]:
-    """Name the topics that are not compared though there is something to say of them."""
+    """List the topics that are not compared although one side has them."""
     return [
         f"{topic} ({why.value})"
         for topic, why in difference.left.items()
@@ -80,7 +80,7 @@ def list_omitted_topics(difference: Difference) -> list[str]:
 
 
 def list_unchanged_topics(difference: Difference) -> list[str]:
-    """Name the topics that are compared and the same."""
+    """List the compared topics without changes."""
     topics = [topic for topic, changes in difference.facts.items() if not changes]
     if difference.tasks is not None and not any(task.differs for task in difference.tasks):
         topics.append(f"tasks ({_count_task_changes(difference.tasks)})")
@@ -88,18 +88,18 @@ def list_unchanged_topics(difference: Difference) -> list[str]:
 
 
 def _count_task_changes(tasks: tuple[TaskChange, ...]) -> str:
-    added = sum(task.old is None for task in tasks)
-    removed = sum(task.new is None for task in tasks)
-    changed = sum(task.differs for task in tasks) - added - removed
+    added_count = sum(task.old is None for task in tasks)
+    removed_count = sum(task.new is None for task in tasks)
+    changed_count = sum(task.differs for task in tasks) - added_count - removed_count
     counts = {
-        "added": added, "removed": removed, "changed": changed,
-        "the same": len(tasks) - added - removed - changed,
+        "added": added_count, "removed": removed_count, "changed": changed_count,
+        "the same": len(tasks) - added_count - removed_count - changed_count,
     }  # fmt: skip
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
 
 
 def list_task_rows(change: TaskChange) -> Iterator[Row]:
-    """Yield what became of a task."""
+    """Yield the changes of a task."""
     name = change.task.name
     if change.old is None:
         yield Row(name, "added", NOTHING, _format_decisions(change), "", change.steps)
@@ -133,7 +133,7 @@ def _build_latency_row(change: LatencyChange) -> Row:
 
 def _build_fact_row(topic: str, change: Change) -> Row:
     old, new = (_format_topic_value(topic, value) for value in (change.old, change.new))
-    if old == new:  # as far as it is shown
+    if old == new:  # equal after formatting
         old, new = (json.dumps(value) for value in (change.old, change.new))
     return Row("", change.name, old, new, _format_growth(topic, change))
 
@@ -152,7 +152,7 @@ def _format_growth(topic: str, change: Change) -> str:
 
 
 def time_text(time: Time | None) -> str:
-    """Write a time with its spread."""
+    """Format a time with its spread."""
     if time is None:
         return NOTHING
     median = format_seconds(time.median)
@@ -170,8 +170,8 @@ def _format_value(value: object) -> str:
         return NOTHING
     if isinstance(value, Mapping) and isinstance(value.get("knobs"), Mapping):
         knobs = " ".join(f"{name}={_format_value(knob)}" for name, knob in value["knobs"].items())
-        alone = ", one thread" if value.get(THREADS) == 1 else ""
-        return f"{value.get('template')} {knobs}, version {value.get('version')}{alone}"
+        thread_note = ", one thread" if value.get(THREADS) == 1 else ""
+        return f"{value.get('template')} {knobs}, version {value.get('version')}{thread_note}"
     if isinstance(value, str):
         return value[:_SHORT] if _DIGEST.fullmatch(value) else value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""A difference for a terminal."""
+"""Format a difference for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -12,13 +12,13 @@ from autopipe.report.escape import escape_text
 WIDTH: Final = 80
 _PATH: Final = 4096
 _STEPS: Final = 200
-"""Steps that are shown of a trace."""
+"""Largest number of steps of a trace."""
 _STEP: Final = 1000
-"""Characters of a step that are shown; the loops of a large nest in a new order are half of it."""
+"""Largest number of characters of a step; reordering a large loop nest takes half of it."""
 
 
 def list_lines(difference: Difference, width: int = WIDTH) -> Iterator[str]:
-    """Yield lines of at most so many columns, paths apart."""
+    """Yield lines of at most `width` columns, except for paths."""
     for side, build in (("old", difference.old), ("new", difference.new)):
         name = escape_text(build.pipeline, width // 2)
         yield f"{side}: {escape_text(build.file, _PATH)} ({build.kind} of {name})"
@@ -45,7 +45,7 @@ def list_lines(difference: Difference, width: int = WIDTH) -> Iterator[str]:
 
 
 def _format_row(row: Row, indent: str, width: int) -> Iterator[str]:
-    """Write a change on one line, or on three where it is too long for one."""
+    """Format a change on one line, or on three if it is too long."""
     name = escape_text(row.name, width - len(indent) - 1)
     note = f", {row.note}" if row.note else ""
     old, new = cut_alike(row.old, row.new, width - len(indent) - 5)
@@ -62,7 +62,7 @@ def _format_row(row: Row, indent: str, width: int) -> Iterator[str]:
 
 
 def format_steps(lines: Sequence[str], width: int, marked: int = 0) -> Iterator[str]:
-    """Yield the steps of a trace; the first characters of each may be `marked`, as in a diff."""
+    """Yield the steps of a trace; the first `marked` characters of each are diff marks."""
     for line in lines[:_STEPS]:
         yield from _wrap_step(line, width, marked)
     if len(lines) > _STEPS:
@@ -70,7 +70,7 @@ def format_steps(lines: Sequence[str], width: int, marked: int = 0) -> Iterator[
 
 
 def _wrap_step(text: str, width: int, marked: int) -> list[str]:
-    """Write a step of a trace, on as many lines as it takes."""
+    """Format a step of a trace on as many lines as needed."""
     behind = f"      {text[:marked]}"
     return wrap(
         escape_text(text[marked:], _STEP), width, initial_indent=behind, subsequent_indent=" " * 10,

@@ -1,4 +1,4 @@
-"""Whether one time is shorter than another, as far as their spreads tell."""
+"""Judge whether one time is shorter than another, by their spreads."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from autopipe.comparison.build import Time
 
 
 class TimingVerdict(StrEnum):
-    """What two times allow to say of the new one."""
+    """The verdict on a new time against an old one."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -20,12 +20,12 @@ class TimingVerdict(StrEnum):
 
     @property
     def conclusive(self) -> bool:
-        """Whether it is a difference."""
+        """Whether it is a significant difference."""
         return self in {TimingVerdict.FASTER, TimingVerdict.SLOWER}
 
 
 def judge_times(old: Time, new: Time, *, elsewhere: bool) -> TimingVerdict:
-    """Say which time is shorter; spreads that overlap, or touch, say nothing."""
+    """Judge which time is shorter; spreads that overlap or touch are noise."""
     if elsewhere:
         return TimingVerdict.ELSEWHERE
     if old.low is None or old.high is None or new.low is None or new.high is None:

@@ -1,4 +1,4 @@
-"""Which values of two mappings differ."""
+"""List the differing values of two mappings."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,12 +12,12 @@ class _Absent(Enum):
 
 
 ABSENT: Final = _Absent.ABSENT
-"""Stands for a value that is not there, which null is."""
+"""Stands for an absent value, as distinct from null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that is another one now; `ABSENT` where there is none."""
+    """A changed value; `ABSENT` on a side without one."""
 
     name: str
     old: object
@@ -25,7 +25,7 @@ class Change:
 
 
 def list_value_changes(old: Fields, new: Fields) -> tuple[Change, ...]:
-    """Return every name whose values differ, sorted; true is not 1, and 1.0 is."""
+    """List the names with differing values, sorted; true differs from 1, and 1.0 does not."""
     return tuple(
         Change(name, old.get(name, ABSENT), new.get(name, ABSENT))
         for name in sorted(old.keys() | new.keys())

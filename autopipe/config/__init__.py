@@ -1,1 +1,1 @@
-"""The pipeline file: one frozen model a section, each in a module of its own."""
+"""The pipeline file: one frozen model per section, each in a module of its own."""

@@ -1,4 +1,4 @@
-"""Section `benchmark`: what the build is timed against."""
+"""Section `benchmark`: timing of the build against reference runtimes."""
 
 from typing import Annotated, Literal
 
@@ -14,19 +14,19 @@ RivalName = Literal["onnxruntime", "openvino", "mnn"]
 
 
 class Benchmark(Frozen, frozen=True):
-    """Latency of the build and its rivals, anew for each build. `benchmark: null` skips it."""
+    """Latency of the build and of reference runtimes; `benchmark: null` skips it."""
 
     against: Distinct[RivalName] = ("onnxruntime",)
-    """Rivals, each in a process of its own, with the threads of the build, in float32 and otherwise
-    at its fastest. The ratio that counts is the one to the fastest of them."""
+    """Reference runtimes, each in a process of its own, with the threads of the build, in float32
+    and otherwise in its fastest configuration. The ratio to the fastest of them counts."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 3
-    """How often the contenders take turns. Rounds in which other programs took the processor do not
-    count, if most were quiet."""
+    """Number of rounds in which the runtimes alternate. Rounds in which other programs used the
+    processor do not count, if most were quiet."""
     warmup: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Runs of each contender in each round that are not counted; more of a model that is quick."""
+    """Warm-up runs of each runtime in each round; more for a fast model."""
     repeat: Annotated[int, Field(ge=1, le=10_000)] = 10
-    """Counted runs of each contender in each round; more of a model that is quick."""
+    """Timed runs of each runtime in each round; more for a fast model."""
     inputs: Annotated[Samples | None, Field(exclude=True)] = None  # as those of `verify`
     """Real inputs to time on instead of random ones: a `.npz` file, as in `verify.inputs`."""
     timeout: Duration = 300.0
-    """A contender that takes longer than this for one round is given up."""
+    """A runtime that takes longer than this for one round is abandoned."""

@@ -21,7 +21,7 @@ from autopipe.config.problem import Diagnostic, Field, Place
 
 FIELD: Final = "builds"
 SHARED: Final = ("version", "name", FIELD)
-"""Fields that no build has of its own."""
+"""Fields that all builds of a file share."""
 
 BuildName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")]
 
@@ -30,9 +30,9 @@ class Builds(Frozen, frozen=True):
     """The builds of a pipeline file, before they are merged into it."""
 
     builds: dict[BuildName, dict[str, Any]] = {}
-    """Several builds of this file by name, such as one a processor, each with the fields that
-    differ: mappings are merged into those of the file, anything else replaces what the file has. A
-    build is called `<name>-<build>`, and has a package and a lock of its own."""
+    """Several builds of this file by name, such as one per processor, each with its changed fields:
+    mappings are merged into those of the file, other values replace those of the file. A build is
+    named `<name>-<build>`, and has a package and a lock of its own."""
 
     @model_validator(mode="after")
     def _check_shared_fields(self) -> Self:
@@ -59,57 +59,61 @@ def build_names(document: Document) -> tuple[str, ...]:
 
 
 def select_build(document: Document, name: str | None) -> Document:
-    """Return the document of one build, or of the file without its builds.
+    """Select the document of one build, or of the file without its builds.
 
-    It has no problems yet: those of the whole document are not the build's.
+    Its list of problems is empty: those of the whole document are not the build's.
     """
-    whole = document.value
-    if not isinstance(whole, dict) or FIELD not in whole:
+    file_value = document.value
+    if not isinstance(file_value, dict) or FIELD not in file_value:
         return replace(document, problems=[])
-    value = {key: field for key, field in whole.items() if key != FIELD}
-    made = Document(value, _remove_builds(document.keys), _remove_builds(document.values))
+    value = {key: field for key, field in file_value.items() if key != FIELD}
+    build_document = Document(value, _remove_builds(document.keys), _remove_builds(document.values))
     if name is None:
-        return made
+        return build_document
     at = (FIELD, name)
-    for field, new in _list_changed_fields(value, whole[FIELD][name]):
+    for field, new in _list_changed_fields(value, file_value[FIELD][name]):
         keys, values = (
             _rebase_places(places, at, field) for places in (document.keys, document.values)
         )
-        made = set_field(made, field, Document(new, keys, values), values[field])
-    return made
+        build_document = set_field(
+            build_document, field, Document(new, keys, values), values[field]
+        )
+    return build_document
 
 
 def name_build(document: Document, name: str | None) -> Document:
     """Return the document of a build under the name `<name>-<build>`."""
     value = document.value
-    called = value.get("name") if isinstance(value, dict) else None
-    if name is None or not isinstance(called, str) or not re.fullmatch(NAME, called):
-        return document  # no name, which is said of all builds at once
+    pipeline_name = value.get("name") if isinstance(value, dict) else None
+    if name is None or not isinstance(pipeline_name, str) or not re.fullmatch(NAME, pipeline_name):
+        return document  # an invalid name is reported once for all builds
     assert isinstance(value, dict)  # noqa: S101 - it has a name
-    return replace(document, value={**value, "name": f"{called}-{name}"})
+    return replace(document, value={**value, "name": f"{pipeline_name}-{name}"})
 
 
 def join_problems(
-    document: Document, found: Mapping[str | None, list[Diagnostic]]
+    document: Document, diagnostics_by_build: Mapping[str | None, list[Diagnostic]]
 ) -> Iterator[Diagnostic]:
-    """Yield the problems of all builds: those of the file once, the others under their build."""
-    counts = Counter(each for diagnostics in found.values() for each in set(diagnostics))
-    shared: set[Diagnostic] = set()
-    for name, diagnostics in found.items():
-        own = _find_build_places(document, name)
+    """Yield the problems of all builds: shared ones once, others under their build."""
+    counts = Counter(
+        each for diagnostics in diagnostics_by_build.values() for each in set(diagnostics)
+    )
+    yielded: set[Diagnostic] = set()
+    for name, diagnostics in diagnostics_by_build.items():
+        build_places = _find_build_places(document, name)
         for diagnostic in dict.fromkeys(diagnostics):
-            alone = counts[diagnostic] == 1 < len(found)
-            if name is not None and (alone or diagnostic.place in own):
+            is_unique = counts[diagnostic] == 1 < len(diagnostics_by_build)
+            if name is not None and (is_unique or diagnostic.place in build_places):
                 yield replace(diagnostic, field=(FIELD, name, *diagnostic.field))
-            elif diagnostic not in shared:
-                shared.add(diagnostic)
+            elif diagnostic not in yielded:
+                yielded.add(diagnostic)
                 yield diagnostic
 
 
 def _list_changed_fields(
     old: object, new: object, at: Field = ()
 ) -> Iterator[tuple[Field, object]]:
-    """Yield each field that a build sets, and its value."""
+    """Yield each field that a build sets, with its value."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in new.items():
             yield from _list_changed_fields(old.get(key), value, (*at, key))
@@ -122,13 +126,13 @@ def _remove_builds(places: dict[Field, Place]) -> dict[Field, Place]:
 
 
 def _rebase_places(places: dict[Field, Place], at: Field, field: Field) -> dict[Field, Place]:
-    """Return the places of a field of a build, and of what is in it, as if it were the file's."""
+    """Rebase the places of a build's field and its contents to the fields of the file."""
     start = (*at, *field)
     return {each[len(at) :]: place for each, place in places.items() if each[: len(start)] == start}
 
 
 def _find_build_places(document: Document, name: str | None) -> set[Place]:
-    """Return where the fields of a build are written."""
+    """Return the places of the fields of a build."""
     return {
         place
         for places in (document.keys, document.values)

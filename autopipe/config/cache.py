@@ -1,4 +1,4 @@
-"""Section `cache`: what is shared with other machines."""
+"""Section `cache`: results shared with other machines."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def check_remote(text: str) -> str:
-    """Return where a remote lies, as it is; raise ValueError, which never repeats a secret."""
+    """Validate the URL or folder of a remote and return it; the ValueError contains no secret."""
     if not text.isprintable():
         raise ValueError("should be one line of text")
     if not _SCHEME.match(text):
@@ -36,18 +36,18 @@ def resolve_remote_url(text: str, base: Path) -> str:
 
 
 class Cache(Frozen, frozen=True):
-    """Results of other machines. Where it is can change no result, and is in no key."""
+    """Results of other machines. Its location changes no result, and is in no key."""
 
     remote: Annotated[str, Field(min_length=1), AfterValidator(check_remote)] | None = None
-    """Where they lie: any URL that fsspec reads (`s3://`, `gs://`, `https://`, ...), or a folder,
-    relative to this file. Null asks nobody."""
+    """Their location: any URL that fsspec reads (`s3://`, `gs://`, `https://`, ...), or a folder,
+    relative to this file. Null is no remote."""
     mode: Literal["off", "read", "readwrite"] = "read"
-    """`read` takes results from there, `readwrite` brings new ones too, `"off"` (in quotes) does
+    """`read` fetches results, `readwrite` also uploads new ones, `"off"` (in quotes) does
     neither."""
     timeout: Duration = 10.0
-    """An answer that takes longer is none; a file may take a second for each MiB besides."""
+    """Time limit of an answer, plus a second per MiB of a file."""
     time: Duration = 600.0
-    """A run that has spent this long on the remote goes on without it."""
+    """A run that has spent this long on the remote continues without it."""
 
     @model_validator(mode="after")
     def _check_contradictions(self) -> Self:

@@ -1,4 +1,4 @@
-"""From Pydantic's errors to sentences that say what was written and what would be right."""
+"""Convert Pydantic's errors to sentences with the written value and the remedy."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _WANTED = {
 
 
 def list_problems(document: Document, error: ValidationError) -> Iterator[Diagnostic]:
-    """Yield each of Pydantic's errors, but not those about a value that was refused before."""
+    """Yield each of Pydantic's errors, except for values that were refused before."""
     for detail in error.errors(include_url=False):
         if detail["input"] is not REFUSED:
             at = tuple(name for name in detail["loc"] if name != "[key]")
@@ -62,8 +62,8 @@ def _format_message(at: Field, detail: ErrorDetails) -> str:
 
 
 def _suggest_name(name: object, names: tuple[str, ...]) -> str:
-    if meant := find_closest(name, names):
-        return f"; did you mean `{meant}`?"
+    if suggestion := find_closest(name, names):
+        return f"; did you mean `{suggestion}`?"
     return f"; known: {', '.join(names)}" if names else ""
 
 
@@ -74,10 +74,10 @@ def _suggest_correction(kind: str, value: object) -> str:
         return f"; write {format_value(int(value))}"
     if kind in ("int_type", "float_type", "bool_type") and isinstance(value, str):
         try:
-            quoted = not isinstance(parse_plain_scalar(value), str)
+            needs_no_quotes = not isinstance(parse_plain_scalar(value), str)
         except ValueError:
-            quoted = False
-        return "; leave out the quotes" if quoted else ""
+            needs_no_quotes = False
+        return "; leave out the quotes" if needs_no_quotes else ""
     return ""
 
 

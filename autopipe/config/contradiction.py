@@ -1,4 +1,4 @@
-"""Checks that need more than one value, with the place of each that fails."""
+"""Report checks of several values with the place of each failure."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ Contradiction = tuple[tuple[str | int, ...], object, str]
 
 
 def raise_contradictions(section: str, contradictions: Iterable[Contradiction]) -> None:
-    """Raise one ValidationError with all that was found, if anything was."""
+    """Raise one ValidationError with all contradictions, if there are any."""
     errors = [
         InitErrorDetails(
             type=PydanticCustomError("contradiction", "Input {why}", {"why": why}),

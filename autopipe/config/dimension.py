@@ -1,4 +1,4 @@
-"""A dimension whose size is known only when the model runs."""
+"""A dynamic dimension: its range, multiple and likely sizes."""
 
 import re
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ _NAME: Final = "[A-Za-z_][A-Za-z0-9_]{0,59}"
 NAME: Final = f"^{_NAME}$"
 
 EXTENT: Final = rf"^{_NAME}( *\+ *({_NAME}|[1-9][0-9]{{0,9}})){{0,3}}$"
-"""What a size in a shape may be: the name of a dimension, or a sum that begins with one."""
+"""Pattern of a symbolic size: the name of a dimension, or a sum that begins with one."""
 
 DimensionName = Annotated[str, StringConstraints(pattern=NAME)]
-"""What shapes call a dimension."""
+"""Name of a dimension in shapes."""
 
 OpenExtent = Annotated[str, StringConstraints(pattern=EXTENT)]
-"""A size that is open: `past`, or `past + new`, or `past + 1`."""
+"""A symbolic size: `past`, or `past + new`, or `past + 1`."""
 
 LARGEST: Final = 2**31
 """Largest size."""
@@ -29,10 +29,10 @@ _Extent = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class Dimension(Frozen, frozen=True):
-    """The sizes that a dimension may have: multiples of a number between two bounds.
+    """The sizes of a dynamic dimension: multiples of a number between two bounds.
 
     Example: `{min: 32, max: 1920, multiple: 32, likely: [640]}` takes 32, 64, ..., 1920, and 640 is
-    as fast as in a build for that size alone.
+    as fast as in a build with that static size.
     """
 
     min: Annotated[int, Field(ge=0, le=LARGEST)] = 1
@@ -42,7 +42,7 @@ class Dimension(Frozen, frozen=True):
     multiple: _Extent = 1
     """Each size is a multiple of it."""
     likely: Annotated[tuple[_Extent, ...], Field(min_length=1, max_length=8)]
-    """Sizes that are built and tuned for by themselves; the others share one build."""
+    """Sizes with a specialized build that is tuned for them; the others share a generic one."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -61,22 +61,22 @@ class Dimension(Frozen, frozen=True):
 
     @property
     def first(self) -> int:
-        """Return the smallest size that is a multiple."""
+        """The smallest size that is a multiple."""
         return -(-self.min // self.multiple) * self.multiple
 
     @property
     def last(self) -> int:
-        """Return the largest size that is a multiple."""
+        """The largest size that is a multiple."""
         return self.max // self.multiple * self.multiple
 
     @property
     def told(self) -> str:
-        """Return its range in words: `from 32 to 1920, a multiple of 32`."""
+        """The range in words: `from 32 to 1920, a multiple of 32`."""
         multiple = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
         return f"from {self.first} to {self.last}{multiple}"
 
     def refusal(self, size: int) -> str | None:
-        """Say why a size is none of this dimension, or return None if it is one."""
+        """Return the reason why a size is invalid for this dimension, or None for a valid one."""
         if not self.min <= size <= self.max:
             return f"is not from {self.min} to {self.max}"
         if size % self.multiple:
@@ -89,39 +89,39 @@ Sizes = Mapping[str, int]
 
 
 def parse_terms(extent: str) -> tuple[str | int, ...]:
-    """Return the names and numbers that an open size is the sum of."""
+    """Parse a symbolic size to the names and numbers of its sum."""
     parts = (part.strip() for part in extent.split("+"))
     return tuple(part if re.fullmatch(NAME, part) else int(part) for part in parts)
 
 
 def list_dimension_names(extent: str) -> tuple[str, ...]:
-    """Return the dimensions that an open size is the sum of."""
+    """List the dimensions in a symbolic size."""
     return tuple(term for term in parse_terms(extent) if isinstance(term, str))
 
 
 def evaluate_size(extent: str, sizes: Sizes) -> int:
-    """Return an open size: of `past + 1` with 7 past it is 8."""
+    """Evaluate a symbolic size: `past + 1` is 8 for a past of 7."""
     return sum(term if isinstance(term, int) else sizes[term] for term in parse_terms(extent))
 
 
 MOST_LIKELY: Final = 8
-"""Most combinations of likely sizes: each is a build of its own."""
+"""Largest number of combinations of likely sizes: each has a specialized build."""
 
 
 def list_likely_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
-    """Return every combination of likely sizes, the first of each dimension first.
+    """List all combinations of likely sizes, the first of each dimension first.
 
     Example: batch 1 or 8 and length 128 are `({batch: 1, length: 128}, {batch: 8, length: 128})`.
-    Without dimensions there is none.
+    Empty without dimensions.
     """
     if not dimensions:
         return ()
-    combined = product(*(dimension.likely for dimension in dimensions.values()))
-    return tuple(dict(zip(dimensions, sizes, strict=True)) for sizes in combined)
+    combinations = product(*(dimension.likely for dimension in dimensions.values()))
+    return tuple(dict(zip(dimensions, sizes, strict=True)) for sizes in combinations)
 
 
 def list_end_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
-    """Return the smallest and the largest sizes; nothing without dimensions."""
+    """Return the smallest and the largest sizes; empty without dimensions."""
     if not dimensions:
         return ()
     return (
@@ -131,10 +131,9 @@ def list_end_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
 
 
 def list_probe_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
-    """Return sizes at which a model is looked at: the ends, one step off, and the likely ones.
+    """List the sizes at which a model is examined: the ends, one step off, and the likely ones.
 
-    A step off the end tells what only divides by more than `multiple`. Without dimensions there is
-    none.
+    A step off the end reveals divisors larger than `multiple`. Empty without dimensions.
     """
     if not dimensions:
         return ()
@@ -142,15 +141,20 @@ def list_probe_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
     last_but_one = {
         name: max(one.last - one.multiple, one.first) for name, one in dimensions.items()
     }
-    found = [*list_end_sizes(dimensions), second, last_but_one, *list_likely_sizes(dimensions)]
-    return tuple({tuple(sizes.values()): sizes for sizes in found}.values())
+    probe_sizes = [
+        *list_end_sizes(dimensions),
+        second,
+        last_but_one,
+        *list_likely_sizes(dimensions),
+    ]
+    return tuple({tuple(sizes.values()): sizes for sizes in probe_sizes}.values())
 
 
 def append_sizes(name: str, sizes: Sizes) -> str:
-    """Write what has sizes, such as `case 'zeros' with height = 640`; the name alone without."""
+    """Append sizes to a name, such as `case 'zeros' with height = 640`; the name alone if empty."""
     return f"{name} with {format_sizes(sizes)}" if sizes else name
 
 
 def format_sizes(sizes: Sizes) -> str:
-    """Write sizes, such as `height = 640, width = 640`."""
+    """Format sizes, such as `height = 640, width = 640`."""
     return ", ".join(f"{name} = {size}" for name, size in sizes.items())

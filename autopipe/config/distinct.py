@@ -1,4 +1,4 @@
-"""Lists in which nothing may stand twice."""
+"""Lists without repeated items."""
 
 from typing import Annotated, TypeVar
 

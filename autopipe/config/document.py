@@ -1,8 +1,8 @@
-"""Strict YAML: a text to plain values, and where each of them was written.
+"""Parse strict YAML to plain values with the place of each.
 
-The file is read event by event, so an alias is never followed, a tag never acted on and deep
-nesting never recursed into. Lists become tuples. A value that is refused becomes `REFUSED`, and
-reading goes on, so that all problems of a file are found at once.
+The file is read event by event, so aliases are never followed, tags never interpreted and deep
+nesting never recursed into. Lists become tuples. A refused value becomes `REFUSED`, and parsing
+continues, so that all problems of a file are found at once.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class _Refused(Enum):
 
 
 REFUSED: Final = _Refused.REFUSED
-"""Stands for a value whose problem has been told already."""
+"""Stands for a value whose problem was reported already."""
 
 _TAGGED: Final = (yaml.ScalarEvent, yaml.CollectionStartEvent)
 """Events that may have an anchor or a tag."""
@@ -51,7 +51,7 @@ class _Unreadable(Exception):  # noqa: N818 - it ends the reading, and never lea
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The value of a text, the places of every field's key and value, and what was refused."""
+    """The value of a text, the places of every field's key and value, and its problems."""
 
     value: object
     keys: dict[Field, Place] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Document:
 
 
 def parse_document(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Document:
-    """Return what the text says; `at` and `option` tell where an overriding value belongs.
+    """Parse a text; `at` and `option` are the field and the option of an overriding value.
 
     A text of more than `most` keys and values is refused.
     """
@@ -76,7 +76,7 @@ def parse_document(text: str, at: Field = (), option: str = "", most: int = _MOS
 
 
 class _YamlReader:
-    """Turns events into values; lives for one text."""
+    """Converts the events of one text to values."""
 
     def __init__(self, text: str, option: str, most: int) -> None:
         self.keys: dict[Field, Place] = {}
@@ -88,8 +88,8 @@ class _YamlReader:
     def document(self, at: Field) -> object:
         start = next(self._events)
         if not isinstance(start, yaml.DocumentStartEvent):
-            meant = "write null if that is meant" if self._option else "start with `version: 1`"
-            raise _Unreadable(1, 1, f"nothing in it; {meant}")
+            remedy = "write null if that is meant" if self._option else "start with `version: 1`"
+            raise _Unreadable(1, 1, f"nothing in it; {remedy}")
         if start.version or start.tags:
             self._add_problem(start, at, "a % directive; leave it out")
         value = self._read_node(next(self._events), at)
@@ -148,7 +148,7 @@ class _YamlReader:
         return values
 
     def _read_key(self, event: yaml.Event, at: Field) -> str | None:
-        """Return the key, or None for one that is refused."""
+        """Read a key; None for a refused one."""
         mark = _explain_refused_node(event)
         if mark or not isinstance(event, yaml.ScalarEvent):
             self._add_problem(event, at, mark or "a key must be text")
@@ -164,7 +164,7 @@ class _YamlReader:
         return None
 
     def _skip_node(self, event: yaml.Event) -> None:
-        """Read over a node that has no place in the result."""
+        """Skip a node that is not part of the result."""
         depth = 0
         while True:
             depth += isinstance(event, yaml.CollectionStartEvent)
@@ -181,7 +181,7 @@ class _YamlReader:
 
 
 def _explain_refused_node(event: yaml.Event) -> str | None:
-    """Return what is wrong with a node that is an alias, or has an anchor or a tag."""
+    """Explain why a node that is an alias, or has an anchor or a tag, is refused."""
     if isinstance(event, yaml.AliasEvent):
         return f"`*{format_value(event.anchor)}` is an alias; write it out, or put it in quotes"
     if isinstance(event, _TAGGED):
@@ -196,10 +196,10 @@ def _explain_refused_node(event: yaml.Event) -> str | None:
 
 
 def _list_events(text: str, most: int) -> Iterator[yaml.Event]:
-    """Yield the events after the start of the stream; raise _Unreadable where YAML ends."""
-    if (hidden := foreign.find_hidden(text)) is not None:
-        line, column = find_position(text, hidden)
-        message = f"U+{ord(text[hidden]):04X} is not shown as it is read; leave it out, or write"
+    """Yield the events after the start of the stream; raise _Unreadable for invalid YAML."""
+    if (index := foreign.find_hidden(text)) is not None:
+        line, column = find_position(text, index)
+        message = f"U+{ord(text[index]):04X} is not shown as it is read; leave it out, or write"
         raise _Unreadable(line, column, f"{message} it as `\\u...` in double quotes")
     depth = 0
     try:
@@ -220,13 +220,13 @@ def _list_events(text: str, most: int) -> Iterator[yaml.Event]:
 
 
 def _explain_syntax_error(text: str, line: int, column: int, error: yaml.MarkedYAMLError) -> str:
-    """Return what is wrong there; libyaml does not say which character it stumbled over."""
+    """Explain a syntax error; libyaml does not report the offending character."""
     problem = str(error.problem or error.context)
     character = "".join(text.splitlines()[line - 1 : line])[column - 1 : column]
     if character == "\t":
         return "a tab; YAML is indented with spaces"
     if "cannot start any token" in problem:
-        return f"`{format_value(character)}` can not start a value; put it in quotes"
+        return f"`{format_value(character)}` cannot start a value; put it in quotes"
     return f"not YAML: {problem}"
 
 

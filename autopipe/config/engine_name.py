@@ -9,7 +9,7 @@ OURS: Final = (
     "ansor",
     "autotvm",
 )
-"""The engines that are part of autopipe; `autopipe.schedules.engines.registry` makes them."""
+"""The engines of autopipe; `autopipe.schedules.engines.registry` creates them."""
 
 
 def _check_engine_name(name: str) -> str:
@@ -17,12 +17,12 @@ def _check_engine_name(name: str) -> str:
         return name
     from autopipe import extensions
 
-    registered = [
+    registered_names = [
         entry.name for entry in extensions.installed() if entry.group == extensions.ENGINES
     ]
-    if name not in registered:
-        known = " or ".join(repr(name) for name in (*OURS, *registered))
-        raise PydanticKnownError("literal_error", {"expected": known})
+    if name not in registered_names:
+        expected_names = " or ".join(repr(name) for name in (*OURS, *registered_names))
+        raise PydanticKnownError("literal_error", {"expected": expected_names})
     return name
 
 

@@ -1,4 +1,4 @@
-"""The base of every value that comes from YAML: immutable, strict, and a typo is an error."""
+"""The base of every value from YAML: immutable and strict, without unknown fields."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ class Frozen(
     frozen=True,
     extra="forbid",
     allow_inf_nan=False,
-    defer_build=True,  # most commands need few of all these
+    defer_build=True,  # most commands need few of these models
 ):
     """A section of the pipeline file. The string below a field is its documentation.
 
@@ -19,13 +19,13 @@ class Frozen(
 
 
 class Sparse(Frozen, frozen=True):
-    """A value that is written without those of its `ADDED` fields that are at their defaults.
+    """A value that is serialized without `ADDED` fields that have their defaults.
 
-    So what does not use a field has the same key and the same bytes with it and without it.
+    So files that do not use a field keep their key and their bytes when the field is added.
     """
 
     ADDED: ClassVar[frozenset[str]]
-    """Names of these fields."""
+    """Names of the fields that are omitted at their defaults."""
 
     @model_serializer(mode="wrap")
     def _drop_empty_fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Section `fusion`: which ops are one task together, and which are kept apart."""
+"""Section `fusion`: ops that are fused to one task, and ops that are kept apart."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ RENAMED: Final = {
     **dict.fromkeys(("nn.bias_add", "bias_add"), "add"),
     **dict.fromkeys(("transpose", "nn.transpose"), "permute_dims"),
 }
-"""What other tools, and TVM before Relax, call ops of Relax."""
+"""Names of Relax ops in other tools, and in TVM before Relax."""
 
 
 def _check_op_name(value: str) -> str:
@@ -73,7 +73,7 @@ class Fusion(Frozen, frozen=True):
 
 
 def _is_covered_by(ops: Sequence[str], longer: Sequence[str]) -> bool:
-    """Tell whether wherever the longer rule matches, `ops` match a part of it."""
+    """Whether `ops` match a part of every match of the longer rule."""
     starts = range(len(longer) - len(ops) + 1)
     return any(all(map(fnmatchcase, longer[start:], ops)) for start in starts)
 

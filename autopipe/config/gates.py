@@ -1,4 +1,4 @@
-"""Section `gates`: what a build must reach to be published."""
+"""Section `gates`: conditions for the publication of a build."""
 
 from typing import Annotated, Final, Literal
 
@@ -10,7 +10,7 @@ from autopipe.config.frozen import Frozen
 SHARES: Final = {
     "searched_share": "searched", "measured_share": "measured", "steady_share": "steady",
 }  # fmt: skip
-"""What each gate on tuning asks for."""
+"""The kind of share that each gate on tuning checks."""
 
 
 def _check_relative_path(name: str) -> str:
@@ -20,14 +20,14 @@ def _check_relative_path(name: str) -> str:
 
 
 class Regression(Frozen, frozen=True):
-    """The build against an earlier one, whose times are checked in."""
+    """The build against an earlier one with checked-in times."""
 
     baseline: Annotated[str, Field(min_length=1), AfterValidator(_check_relative_path)]
-    """File of the earlier times, relative to this YAML file; `autopipe baseline write` makes it."""
+    """File of the earlier times, relative to this YAML file, from `autopipe baseline write`."""
     max: Annotated[float, Field(gt=0, le=100)] = 1.05
     """Largest time relative to the baseline's. Leave room for how days differ on one machine."""
     on_inconclusive: Literal["warn", "fail"] = "warn"
-    """What it ends in where the times do not tell: a warning, or exit code 1."""
+    """The result of inconclusive times: a warning, or exit code 1."""
 
 
 class Gates(Frozen, frozen=True):
@@ -42,12 +42,12 @@ class Gates(Frozen, frozen=True):
     steady_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Least share of that time in tasks whose measurements agree with each other."""
     max_slowdown: dict[Literal[RivalName, "best"], Annotated[float, Field(gt=0)]] = {}
-    """Largest latency relative to a rival, or to `best`, the fastest of those that were timed. An
+    """Largest latency relative to a reference runtime, or to `best`, the fastest of those timed. An
     inconclusive comparison does not fail."""
     regression: Regression | None = None
     """Largest slowdown since a checked-in baseline; needs three rounds of `benchmark` at least."""
 
     def shares(self) -> dict[str, tuple[str, float]]:
-        """Return what is asked of tuning: by field the word for it, and the least share."""
-        given = {name: getattr(self, name) for name in SHARES}
-        return {name: (SHARES[name], limit) for name, limit in given.items() if limit is not None}
+        """Return the gates on tuning: by field, the kind of share and its least value."""
+        limits = {name: getattr(self, name) for name in SHARES}
+        return {name: (SHARES[name], limit) for name, limit in limits.items() if limit is not None}

@@ -9,10 +9,10 @@ from pydantic_core import PydanticKnownError
 from autopipe.libraries import LIBRARIES
 
 OURS: Final = ("winograd2", "winograd4", "winograd6")
-"""The implementations that are part of autopipe, in the order of asking."""
+"""The implementations of autopipe, in the order of trial."""
 
 NAMES: Final = ("direct", *OURS)
-"""All of them: `direct` is the function as it was lowered."""
+"""All implementations: `direct` is the lowered function itself."""
 
 
 def _check_implementation(glob: str) -> str:
@@ -24,12 +24,12 @@ def _check_implementation(glob: str) -> str:
     from autopipe import extensions
 
     group = extensions.IMPLEMENTATIONS
-    registered = [entry.name for entry in extensions.installed() if entry.group == group]
-    if any(fnmatchcase(name, glob) for name in registered):
+    registered_names = [entry.name for entry in extensions.installed() if entry.group == group]
+    if any(fnmatchcase(name, glob) for name in registered_names):
         return glob
     if libraries:
         raise ValueError(libraries[0].missing())
-    names = (*NAMES, *(library.name for library in LIBRARIES), *registered)
+    names = (*NAMES, *(library.name for library in LIBRARIES), *registered_names)
     raise PydanticKnownError("literal_error", {"expected": " or ".join(map(repr, names))})
 
 

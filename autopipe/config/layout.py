@@ -1,4 +1,4 @@
-"""Section `layout`: which memory layout each kind of op is converted to."""
+"""Section `layout`: the memory layout of each kind of op."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -9,7 +9,7 @@ from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.suggestion import find_closest
 
 OPS = ("conv1d", "conv2d", "conv3d")
-"""Relax ops that TVM can compute in any layout; transposed convolutions it has in one only."""
+"""Relax ops that TVM supports in any layout; transposed convolutions have only one."""
 
 _SPACE = {"1": "W", "2": "HW", "3": "DHW"}
 
@@ -34,15 +34,15 @@ def _list_contradictions(layout: dict[str, tuple[str, ...]]) -> Iterator[Contrad
                 axes = ", ".join(example)
                 yield (op, position), name, f"is not an order of {axes}, such as {example}"
             elif [axis for axis in name if axis in space] != list(space):
-                # TVM takes the axes in space in this order, whatever they are called
+                # TVM requires the spatial axes in this order, independent of their names
                 yield (op, position), name, f"should have {space} in this order, such as {example}"
 
 
 def _explain_unknown_op(op: str) -> str:
     if "pool" in op or "norm" in op:
         return "follows the layout of the op before it; leave it out"
-    meant = find_closest(op, OPS)
-    hint = f"did you mean `{meant}`?" if meant else f"known: {', '.join(OPS)}"
+    suggestion = find_closest(op, OPS)
+    hint = f"did you mean `{suggestion}`?" if suggestion else f"known: {', '.join(OPS)}"
     return f"is not an op with a layout to choose; {hint}"
 
 

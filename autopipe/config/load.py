@@ -1,4 +1,4 @@
-"""A pipeline file to a `Pipeline`, or one error that tells everything that is wrong with it."""
+"""Load a `Pipeline` from a pipeline file, or raise one error with all problems of the file."""
 
 import shlex
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ from autopipe.errors import ConfigError
 _LARGEST = 1_000_000
 _MODEL = ".onnx"
 _ONNX = tuple(b"\x08" + bytes([version, tag]) for version in range(1, 32) for tag in (0x12, 0x3A))
-"""How an ONNX file begins: the version of the format, then the producer or the graph."""
+"""First bytes of an ONNX file: the version of the format, then the producer or the graph."""
 
 
 Pipelines = dict[str | None, Pipeline]
-"""The pipelines of a file by the names of its builds; one without a name where it has none."""
+"""The pipelines of a file by the names of its builds; the key is None without builds."""
 
 
 def load(path: Path, overrides: Sequence[str] = (), build: str | None = None) -> Pipeline:
-    """Return the pipeline of a YAML file, with `--set` overrides such as `tuning.seed=1` applied.
+    """Load the pipeline of a YAML file, with `--set` overrides such as `tuning.seed=1` applied.
 
-    A file that has builds needs the name of one. Raises ConfigError with a line for each problem:
-    place, field, and what would be right.
+    A file with builds requires the name of one. Raises ConfigError with a line for each problem:
+    place, field and remedy.
     """
     pipelines = load_builds(path, overrides)
     if build not in pipelines:
@@ -46,28 +46,32 @@ def load(path: Path, overrides: Sequence[str] = (), build: str | None = None) ->
 
 
 def load_builds(path: Path, overrides: Sequence[str] = ()) -> Pipelines:
-    """Return the pipelines of all builds of a YAML file. Raises ConfigError."""
+    """Load the pipelines of all builds of a YAML file. Raises ConfigError."""
     return parse_builds(read_text(path), path, overrides)
 
 
 def parse_builds(text: str, path: Path, overrides: Sequence[str] = ()) -> Pipelines:
-    """Return the pipelines of all builds of the text of a file.
+    """Parse the pipelines of all builds from the text of a file.
 
-    An override is applied to each build, unless its field is one of `builds`.
+    An override applies to each build, unless its field is in `builds`.
     """
     document = parse_document(text)
     for setting in filter(_is_of_builds, overrides):
         document = apply_override(document, setting)
     names, complaints = _build_names(document)
     pipelines: Pipelines = {}
-    found: dict[str | None, list[Diagnostic]] = {}
+    diagnostics_by_build: dict[str | None, list[Diagnostic]] = {}
     for name in names:
-        one = select_build(document, name)
+        build_document = select_build(document, name)
         for setting in overrides:
-            one = one if _is_of_builds(setting) else apply_override(one, setting)
-        checked, found[name] = _validate_document(name_build(one, name))
-        pipelines.update({name: checked} if checked else {})
-    complaints += [*document.problems, *join_problems(document, found)]
+            build_document = (
+                build_document
+                if _is_of_builds(setting)
+                else apply_override(build_document, setting)
+            )
+        pipeline, diagnostics_by_build[name] = _validate_document(name_build(build_document, name))
+        pipelines.update({name: pipeline} if pipeline else {})
+    complaints += [*document.problems, *join_problems(document, diagnostics_by_build)]
     if complaints:
         raise build_config_error(path, complaints)
     return pipelines
@@ -78,7 +82,7 @@ def _is_of_builds(setting: str) -> bool:
 
 
 def _build_names(document: Document) -> tuple[tuple[str | None, ...], list[Diagnostic]]:
-    """Return the names of the builds, None for a file without; or what is wrong with them."""
+    """Return the names of the builds, None for a file without, and the problems."""
     try:
         return build_names(document) or (None,), []
     except ValidationError as error:
@@ -86,7 +90,7 @@ def _build_names(document: Document) -> tuple[tuple[str | None, ...], list[Diagn
 
 
 def _validate_document(document: Document) -> tuple[Pipeline | None, list[Diagnostic]]:
-    """Return the pipeline of a document, and what is wrong with it."""
+    """Return the pipeline of a document, and its problems."""
     try:
         pipeline = Pipeline.model_validate(document.value, strict=True, context=WRITTEN)
     except ValidationError as error:
@@ -106,7 +110,7 @@ def _build_unknown_error(path: Path, build: str | None, pipelines: Pipelines) ->
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a pipeline file. Raises ConfigError."""
+    """Read the text of a pipeline file. Raises ConfigError."""
     try:
         with foreign.open_regular_file(path) as file:
             data = file.read(_LARGEST + 1)

@@ -1,4 +1,4 @@
-"""Patterns on tasks: which a rule of the schedule policy is for, which are kept or dropped."""
+"""Patterns on tasks, for rules of the schedule policy and for filters."""
 
 import re
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.suggestion import find_closest
 
 RANGE = r"^(?:\*|(\d{1,18})?\.\.(\d{1,18})?)$"
-"""How a size that is left open is written: `*`, `8..64`, `8..`, `..64`."""
+"""Pattern of a range of sizes: `*`, `8..64`, `8..`, `..64`."""
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Scalar = bool | int | float | str | None
@@ -43,7 +43,7 @@ Size = Annotated[
         {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": RANGE}]}
     ),
 ]
-"""A size, or which sizes fit."""
+"""A size, or a range of sizes."""
 
 
 def _check_op_name(value: str) -> str:
@@ -55,8 +55,10 @@ def _check_op_name(value: str) -> str:
 def _check_dtype(value: str) -> str:
     if re.fullmatch(r"bool|u?int[1-9]\d*|b?float[1-9]\d*(_\w+)?", value):
         return value
-    meant = find_closest(value, ("bool", "int8", "int32", "int64", "float16", "float32", "float64"))
-    raise ValueError(f"{value[:80]!r} is no element type; write {meant or 'float32'}")
+    suggestion = find_closest(
+        value, ("bool", "int8", "int32", "int64", "float16", "float32", "float64")
+    )
+    raise ValueError(f"{value[:80]!r} is no element type; write {suggestion or 'float32'}")
 
 
 def _check_layout(value: str) -> str:
@@ -66,7 +68,7 @@ def _check_layout(value: str) -> str:
 
 
 class Match(Frozen, frozen=True):
-    """A pattern: it matches the tasks of which all that is given here is true."""
+    """A pattern: it matches the tasks that fulfil all given fields."""
 
     op: Annotated[Text, AfterValidator(_check_op_name)] = "*"
     """Glob over the names of the ops in the task, such as `nn.conv2d*`; one op that fits is
@@ -93,11 +95,11 @@ class Match(Frozen, frozen=True):
     search; before that, and without tuning, it is estimated from arithmetic and memory traffic."""
 
     def __str__(self) -> str:
-        """Write it as YAML does, an op alone by its name."""
-        given = self.model_dump(exclude_defaults=True)
-        if given.keys() <= {"op"}:
+        """Format it as YAML; a pattern with only an op is its name."""
+        fields = self.model_dump(exclude_defaults=True)
+        if fields.keys() <= {"op"}:
             return self.op
-        return "{" + ", ".join(f"{name}: {_to_yaml(value)}" for name, value in given.items()) + "}"
+        return "{" + ", ".join(f"{name}: {_to_yaml(value)}" for name, value in fields.items()) + "}"
 
 
 def _to_yaml(value: object) -> str:
@@ -113,7 +115,7 @@ def _to_op_pattern(value: object) -> object:
 
 
 class _OrName:
-    """Tells an editor that the name of an op will do."""
+    """Adds the name of an op as an alternative to the JSON schema."""
 
     @staticmethod
     def __get_pydantic_json_schema__(
@@ -123,4 +125,4 @@ class _OrName:
 
 
 Pattern = Annotated[Match, BeforeValidator(_to_op_pattern), _OrName]
-"""A pattern, or a text that is short for the name of an op."""
+"""A pattern, or the name of an op as a short form."""

@@ -1,4 +1,4 @@
-"""Section `model`: what is compiled."""
+"""Section `model`: the model to compile."""
 
 import re
 from collections.abc import Mapping
@@ -22,19 +22,19 @@ DType = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64",
 ]  # fmt: skip
-"""Element types an input may have."""
+"""Element types of inputs."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 _OPEN_SIZE: Final = re.compile(EXTENT)
 
 
-def _check_size(given: object) -> object:
-    """Refuse in one line what is neither a size nor a name; a union would tell it twice."""
-    if isinstance(given, str) and _OPEN_SIZE.fullmatch(given):
-        return " + ".join(map(str, parse_terms(given)))
-    if type(given) is int and 1 <= given <= LARGEST:
-        return given
+def _check_size(value: object) -> object:
+    """Refuse values that are neither a size nor a name; a union would report them twice."""
+    if isinstance(value, str) and _OPEN_SIZE.fullmatch(value):
+        return " + ".join(map(str, parse_terms(value)))
+    if type(value) is int and 1 <= value <= LARGEST:
+        return value
     raise PydanticCustomError(
         "size",
         "Input should be a whole number from 1 to {largest}, or the name of a dimension",
@@ -54,15 +54,15 @@ SizeOrName = Annotated[
         }
     ),
 ]
-"""The size of a dimension, or what `model.dimensions` calls it; a sum where it follows from others,
+"""The size of a dimension, or its name in `model.dimensions`; a sum where it follows from others,
 such as `past + new`."""
 
 
 OPEN: Final = "?"
-"""Stands in a shape for a size that nobody gave yet; such a file does not run."""
+"""Stands in a shape for an unknown size; such a file does not run."""
 
 OPEN_SHAPE: Final = "open_shape"
-"""Pydantic's name for this."""
+"""Pydantic's type of the error for `OPEN`."""
 
 
 def _check_no_open_axes(shape: object) -> object:
@@ -70,40 +70,40 @@ def _check_no_open_axes(shape: object) -> object:
     if OPEN not in sizes:
         return shape
     axes = " and ".join(f"dimension {axis}" for axis, size in enumerate(sizes) if size == OPEN)
-    known = ",".join("SIZE" if size == OPEN else str(size) for size in sizes)
+    example = ",".join("SIZE" if size == OPEN else str(size) for size in sizes)
     raise PydanticCustomError(
-        OPEN_SHAPE, "[{known}] leaves {axes} open", {"axes": axes, "known": known}
+        OPEN_SHAPE, "[{known}] leaves {axes} open", {"axes": axes, "known": example}
     )
 
 
 class Input(Sparse, frozen=True):
-    """The shape and type one model input is compiled for."""
+    """The shape and type of one model input."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"value"})
 
     shape: Annotated[tuple[SizeOrName, ...], BeforeValidator(_check_no_open_axes)]
     """Size of each dimension, or the name of one of `model.dimensions`, or a sum such as
     `past + new` where it follows from sizes of other inputs; replaces symbolic dimensions of the
-    model. `autopipe init` writes "?" for a size that nobody gave: a file with one
-    is refused until it is a number or a name."""
+    model. `autopipe init` writes "?" for an unknown size: a file with one is refused until it is a
+    number or a name."""
     dtype: DType | None = None
-    """Element type; only to assert what the model already says."""
+    """Element type; only to assert that of the model."""
     value: (
         bool
         | Annotated[int, Field(ge=-(2**63), lt=2**63)]
         | Annotated[float, Field(allow_inf_nan=False)]
         | None
     ) = None
-    """A number that this input always is, such as a sample rate; it is then no input any more, and
-    branches of an ONNX model that hang on it are chosen now."""
+    """A constant for this input, such as a sample rate; it is then no input any more, and branches
+    of an ONNX model that depend on it are chosen at compile time."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Return the shape in numbers; -1 where it has a name."""
+        """The shape in numbers; -1 for a symbolic size."""
         return tuple(size if isinstance(size, int) else -1 for size in self.shape)
 
     def at(self, sizes: Mapping[str, int]) -> "Input":
-        """Return the same input with these sizes in the place of names."""
+        """Substitute these sizes for the names in the shape."""
         shape = tuple(
             size if isinstance(size, int) else evaluate_size(size, sizes) for size in self.shape
         )
@@ -120,7 +120,7 @@ class Weights(Frozen, frozen=True):
 
 
 class Model(Sparse, frozen=True):
-    """Where the model comes from."""
+    """The source of the model."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "found"})
 
@@ -131,16 +131,16 @@ class Model(Sparse, frozen=True):
     """A file, relative to this YAML file, or `pkg:package/path` for one inside an installed
     Python package."""
     sha256: Digest | None = None
-    """If given, the model file must have this digest."""
+    """Required digest of the model file."""
     inputs: dict[str, Input] = {}
     """Shapes of the inputs by name; needed where the model has symbolic dimensions."""
     dimensions: dict[DimensionName, Dimension] = {}
-    """Sizes that are known only when the model runs, by the names that shapes call them. One
-    package takes every size in their ranges."""
+    """Dynamic dimensions by their names in shapes. One package accepts every size in their
+    ranges."""
     found: dict[str, Annotated[int, Field(ge=1, lt=LARGEST)]] = {}
-    """How many a node of the model probably finds, by the name of the node: boxes that are left of
-    NonMaxSuppression, say. What works on them is tuned for so many, and is right for any number.
-    Where nothing is said it is 100, or the most that there can be."""
+    """Likely data-dependent sizes by the name of the node, such as the number of boxes after
+    NonMaxSuppression. Later kernels are tuned for this size, and correct for any. The default is
+    100, or the upper bound if that is smaller."""
     weights: Weights | None = None
-    """Replace the model's weights by seeded synthetic ones; leave out for a real model. A TVMScript
+    """Replace the model's weights by seeded synthetic ones; omit for a real model. A TVMScript
     source has no weights of its own."""

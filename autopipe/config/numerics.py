@@ -1,4 +1,4 @@
-"""Section `numerics`: what may change how results are rounded."""
+"""Section `numerics`: options that change the rounding of results."""
 
 from typing import ClassVar, Literal
 
@@ -6,21 +6,21 @@ from autopipe.config.frozen import Sparse
 
 
 class Numerics(Sparse, frozen=True):
-    """What may change how results are rounded."""
+    """Options that change the rounding of results."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"weights", "compute"})
 
     fast_algorithms: bool = True
-    """Whether implementations that round differently, such as Winograd convolutions, may be used,
-    and exp, log, tanh, erf and the like computed in vectors, to a few units in the last place.
-    `verify` judges the build either way."""
+    """Whether to allow implementations that round differently, such as Winograd convolutions, and
+    vectorized exp, log, tanh, erf and the like, accurate to a few units in the last place. `verify`
+    judges the build either way."""
     weights: Literal["bfloat16"] | None = None
-    """What float32 weights of matrix products and tables that rows are looked up in are rounded
-    to, so that they take half the memory; null leaves them. Products and sums stay float32.
-    `verify` compares the build with the model whose weights are so rounded, and `verify.accuracy`
-    bounds what the rounding changes."""
+    """The dtype to which float32 weights of matmuls and embedding tables are rounded, which halves
+    their memory; null keeps them. Products and sums stay float32. `verify` compares the build with
+    the model that has the rounded weights, and `verify.accuracy` bounds the effect of the
+    rounding."""
     compute: Literal["bfloat16"] | None = None
-    """What the operands of matrix products and convolutions with weights are rounded to, on a
-    processor that multiplies pairs of them (AVX512_BF16); null leaves them. Sums stay float32, and
-    so do products that the instruction does not fit. `verify` compares the build with the model
-    that rounds the same operands, and `verify.accuracy` bounds what that changes."""
+    """The dtype to which operands of matmuls and convolutions with weights are rounded, on a
+    processor with dot products of pairs (AVX512_BF16); null keeps them. Sums stay float32, and so
+    do products that the instruction does not support. `verify` compares the build with the model
+    that rounds the same operands, and `verify.accuracy` bounds the effect of the rounding."""

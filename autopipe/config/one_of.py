@@ -1,4 +1,4 @@
-"""A type whose values are the names in a table."""
+"""A validator for the names of a table."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,12 +6,14 @@ from pydantic_core import PydanticKnownError
 
 
 def check_one_of(names: Iterable[str]) -> Callable[[str], str]:
-    """Return a validator that refuses what is none of the names, as a `Literal` of them would."""
-    known = tuple(names)
+    """Build a validator that refuses all but the names, like a `Literal` of them."""
+    allowed_names = tuple(names)
 
     def check(name: str) -> str:
-        if name not in known:
-            raise PydanticKnownError("literal_error", {"expected": " or ".join(map(repr, known))})
+        if name not in allowed_names:
+            raise PydanticKnownError(
+                "literal_error", {"expected": " or ".join(map(repr, allowed_names))}
+            )
         return name
 
     return check

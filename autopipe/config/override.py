@@ -1,4 +1,4 @@
-"""`--set a.b.c=value`: the command line beats the file."""
+"""Apply `--set a.b.c=value`: the command line overrides the file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,10 +17,10 @@ _GATED: Final[Mapping[Field, Sequence[str]]] = {
 
 
 def apply_override(document: Document, setting: str) -> Document:
-    """Return the document with one `path=value` applied; what is wrong joins its problems.
+    """Apply one `path=value` to a document; errors are added to its problems.
 
-    The value is YAML under the same rules as the file, such as `64`, `null` or `[ansor]`. A stage
-    that is switched off takes along the gates that it would check.
+    The value is YAML under the same rules as the file, such as `64`, `null` or `[ansor]`. Switching
+    off a stage removes the gates that it would check.
     """
     path, equals, text = setting.partition("=")
     option = f"--set {format_value(path or setting)}"
@@ -33,29 +33,29 @@ def apply_override(document: Document, setting: str) -> Document:
 
 
 def set_field(document: Document, at: Field, part: Document, place: Place) -> Document:
-    """Return the document with another value at a field; `place` is that of sections made for it.
+    """Replace the value of a field in a document; `place` is that of sections created for it.
 
-    Raises ValueError where what holds the field is no section.
+    Raises ValueError where the parent of the field is no section.
     """
     value = _replace_field(document.value, at, part.value)
     if part.value is None and at in _GATED:
         value = _remove_gates(value, _GATED[at])
-    made = {at[:depth]: place for depth in range(1, len(at))}
+    section_places = {at[:depth]: place for depth in range(1, len(at))}
     return Document(
         value,
-        keys=made | _remove_places(document.keys, at) | part.keys,
-        values=made | _remove_places(document.values, at) | part.values,
+        keys=section_places | _remove_places(document.keys, at) | part.keys,
+        values=section_places | _remove_places(document.values, at) | part.values,
         problems=document.problems + part.problems,
     )
 
 
 def _remove_gates(value: object, names: Sequence[str]) -> object:
-    """Leave out the gates that only a stage could check which the command line switches off."""
+    """Remove the gates that only a switched-off stage could check."""
     gates = value.get("gates") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(gates, dict):
         return value
-    kept = {name: limit for name, limit in gates.items() if name not in names}
-    return {**value, "gates": kept}
+    remaining = {name: limit for name, limit in gates.items() if name not in names}
+    return {**value, "gates": remaining}
 
 
 def _split_field_path(path: str, equals: str) -> list[str]:
@@ -66,7 +66,7 @@ def _split_field_path(path: str, equals: str) -> list[str]:
 
 
 def _resolve_field(value: object, names: Sequence[str]) -> Field:
-    """Return the path in the document; a key that holds dots is found as it is written there."""
+    """Resolve dotted names to a path in the document; keys may contain dots."""
     at: list[str | int] = []
     while names:
         if isinstance(value, tuple):
@@ -86,8 +86,8 @@ def _resolve_field(value: object, names: Sequence[str]) -> Field:
 def _parse_index(items: tuple[object, ...], name: str) -> int:
     if name.isdecimal() and len(name) <= len(str(len(items))) and int(name) < len(items):
         return int(name)
-    there = f"0 to {len(items) - 1}" if items else "none"
-    raise ValueError(f"{format_value(name)} is not the position of an entry; there is {there}")
+    positions = f"0 to {len(items) - 1}" if items else "none"
+    raise ValueError(f"{format_value(name)} is not the position of an entry; there is {positions}")
 
 
 def _replace_field(value: object, at: Field, new: object) -> object:

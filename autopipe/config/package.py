@@ -1,4 +1,4 @@
-"""Section `package`: the file that is shipped."""
+"""Section `package`: the deployable file."""
 
 from typing import Literal
 
@@ -9,4 +9,4 @@ class Package(Frozen, frozen=True):
     """The deployable file; `package: null` stops before it."""
 
     format: Literal["tar"] = "tar"
-    """One uncompressed tar of library, weights and manifest, the same bytes when made again."""
+    """One reproducible, uncompressed tar of library, weights and manifest."""

@@ -1,4 +1,4 @@
-"""Where the model file is: beside the pipeline file, or inside an installed package."""
+"""Locate the model file beside the pipeline file, or inside an installed package."""
 
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 PACKAGE = "pkg:"
-"""How a path begins that leads into an installed package."""
+"""Prefix of a path into an installed package."""
 
 
 def find_model_path(model: Model, base: Path) -> Path:
@@ -52,10 +52,10 @@ def _find_in_package(name: str) -> Path:
 
 
 def _find_package_folders(package: str) -> list[Path]:
-    """Return where an installed package lies, without importing it; nowhere if it is not there."""
+    """Find the folders of a package without importing it; empty if it is not installed."""
     try:
         spec: ModuleSpec | None = find_spec(package)
-    except ValueError:  # a module that is loaded, but from no file
+    except ValueError:  # a loaded module without a file
         spec = None
     return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
 
@@ -70,13 +70,13 @@ def _check_existing(name: str, path: Path) -> Path:
             [sibling.name for sibling in path.parent.iterdir()] if path.parent.is_dir() else None
         )
     except (OSError, ValueError) as error:
-        raise _build_error(name, f"can not be read: {format_value(error)}") from error
+        raise _build_error(name, f"cannot be read: {format_value(error)}") from error
     if siblings is None:
         raise _build_error(
             name, f"does not exist, nor does the folder {format_value(path.parent, 4096)}"
         )
-    meant = find_closest(path.name, siblings)
-    hint = f"; did you mean `{format_value(meant)}`?" if meant else ""
+    suggestion = find_closest(path.name, siblings)
+    hint = f"; did you mean `{format_value(suggestion)}`?" if suggestion else ""
     raise _build_error(name, f"is not in {format_value(path.parent, 4096)}{hint}")
 
 

@@ -26,10 +26,10 @@ from autopipe.config.verify import Verify
 from autopipe.formats import FORMATS
 
 NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-"""What a pipeline may be called."""
+"""Pattern of the name of a pipeline."""
 
 _ROUNDS: Final = 3
-"""Rounds from which the spread between rounds can be told."""
+"""Least number of rounds for an estimate of their spread."""
 
 
 def _check_version(value: object) -> object:
@@ -39,19 +39,19 @@ def _check_version(value: object) -> object:
 
 
 class Pipeline(Frozen, frozen=True):
-    """What one build is made by: a whole pipeline file, but for `builds`."""
+    """The configuration of one build: a whole pipeline file without `builds`."""
 
     version: Annotated[Literal[1], BeforeValidator(_check_version)]
     """Version of this grammar."""
     name: Annotated[str, StringConstraints(pattern=NAME)]
-    """Name of the pipeline; the package is called `<name>.tar`."""
+    """Name of the pipeline; the package is `<name>.tar`."""
     model: Model
-    """Where the model comes from."""
+    """The source of the model."""
     target: Target = Target()
-    """The hardware that is compiled for."""
+    """The target hardware."""
     layout: Layout | None = None
-    """Desired layouts by Relax op: `conv2d: [NHWC, HWIO]` is data, then kernel. Pooling and the
-    rest take over what reaches them; null keeps the model's layouts."""
+    """Desired layouts by Relax op: `conv2d: [NHWC, HWIO]` is data, then kernel. Pooling and other
+    ops adopt the layout of their inputs; null keeps the model's layouts."""
     fusion: Fusion = Fusion()
     """Which ops are one task together, and which are kept apart; the rest is TVM's choice."""
     tasks: Tasks = Field(default_factory=Tasks)
@@ -61,17 +61,17 @@ class Pipeline(Frozen, frozen=True):
     schedules: Schedules = Field(default_factory=Schedules)
     """Which engine may schedule which task."""
     numerics: Numerics = Numerics()
-    """What may change how results are rounded."""
+    """Options that change the rounding of results."""
     verify: Verify | None = Field(default_factory=Verify)
     """Comparison with a reference; null skips it."""
     benchmark: Benchmark | None = Field(default_factory=Benchmark)
-    """Latency against rivals; null skips it."""
+    """Latency against reference runtimes; null skips it."""
     gates: Gates = Gates()
-    """What a build must reach to be published."""
+    """Conditions for the publication of a build."""
     package: Package | None = Field(default_factory=Package)
-    """The file that is shipped; null skips it."""
+    """The deployable file; null skips it."""
     cache: Cache = Cache()
-    """Results that other machines have made."""
+    """Results of other machines."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -81,16 +81,16 @@ class Pipeline(Frozen, frozen=True):
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that another section makes impossible."""
         for name, (_, share) in self.gates.shares().items() if self.tuning is None else ():
-            yield ("gates", name), share, "can not be reached: `tuning` is null"
+            yield ("gates", name), share, "cannot be reached: `tuning` is null"
         against = self.benchmark.against if self.benchmark else ()
         for rival, slowdown in self.gates.max_slowdown.items():
             if not against or rival not in (*against, "best"):
-                who = "a rival" if rival == "best" else rival
-                why = f"can not be checked: `benchmark.against` does not name {who}"
+                runtime = "a rival" if rival == "best" else rival
+                why = f"cannot be checked: `benchmark.against` does not name {runtime}"
                 yield ("gates", "max_slowdown", rival), slowdown, why
             elif not FORMATS[self.model.format].runs_in_onnx_runtimes:
-                who = "a rival" if rival == "best" else rival
-                why = f"can not be checked: {who} runs ONNX models, and this is none"
+                runtime = "a rival" if rival == "best" else rival
+                why = f"cannot be checked: {runtime} runs ONNX models, and this is none"
                 yield ("gates", "max_slowdown", rival), slowdown, why
         if self.gates.regression is not None:
             yield from self._list_gate_conflicts(self.gates.regression)
@@ -114,7 +114,7 @@ class Pipeline(Frozen, frozen=True):
                 yield ("tasks", "exclude", position), str(pattern), why
 
     def _list_bfloat16_conflicts(self) -> Iterator[Contradiction]:
-        """Yield what is said of bfloat16 where it can not be."""
+        """Yield bfloat16 options that the target or the model does not support."""
         for name in ("weights", "compute"):
             value = getattr(self.numerics, name)
             if value and not BACKENDS[self.target.kind].supports_bfloat16_rounding:
@@ -124,14 +124,14 @@ class Pipeline(Frozen, frozen=True):
             yield ("numerics", "compute"), self.numerics.compute, why
 
     def _list_runner_conflicts(self) -> Iterator[Contradiction]:
-        """Yield what a target has to say where other machines measure."""
+        """Yield the fields that measuring on other machines requires or excludes."""
         measure = self.tuning.measure if self.tuning else Measure()
         runner = measure.runner
         if runner == "local":
             return
-        asked = "scheduler" if runner == "farm" else "tracker"
-        if getattr(measure, asked) is None:
-            yield ("tuning", "measure", asked), None, f"is needed: `runner` is {runner}"
+        address_field = "scheduler" if runner == "farm" else "tracker"
+        if getattr(measure, address_field) is None:
+            yield ("tuning", "measure", address_field), None, f"is needed: `runner` is {runner}"
         at, why = ("tuning", "measure", "runner"), "measures elsewhere"
         if not BACKENDS[self.target.kind].supports_remote_runners:
             yield at, runner, f"{why}, processors only; `target.kind` is {self.target.kind}"
@@ -145,18 +145,18 @@ class Pipeline(Frozen, frozen=True):
             yield ("target", "num_cores"), None, f"has to be said: `{runner}` {why}"
 
     def _open_sizes(self) -> Iterator[Contradiction]:
-        """Yield what is wrong with the names of sizes in shapes, and with `model.dimensions`."""
-        dimensions, used, alone = self.model.dimensions, set[str](), set[str]()
+        """Yield the errors in symbolic sizes of shapes, and in `model.dimensions`."""
+        dimensions, used_names, defined_names = self.model.dimensions, set[str](), set[str]()
         for at, extent, value in self._list_named_sizes():
             names = list_dimension_names(extent)
-            used.update(names)
-            alone.update({extent} & set(names))
-            if unknown := [name for name in names if name not in dimensions]:
-                yield at, unknown[0], "is not described in model.dimensions"
+            used_names.update(names)
+            defined_names.update({extent} & set(names))
+            if unknown_names := [name for name in names if name not in dimensions]:
+                yield at, unknown_names[0], "is not described in model.dimensions"
             elif value is not None:
-                yield at, extent, "can not be open where the input has a value"
-        for name in sorted(dimensions.keys() - alone):
-            sums = "only in sums, which do not tell it" if name in used else "in no shape"
+                yield at, extent, "cannot be open where the input has a value"
+        for name in sorted(dimensions.keys() - defined_names):
+            sums = "only in sums, which do not tell it" if name in used_names else "in no shape"
             yield ("model", "dimensions", name), name, f"stands {sums} of model.inputs"
         if dimensions and not FORMATS[self.model.format].supports_dynamic_shapes:
             why = f"are not supported by the format {self.model.format}"
@@ -168,16 +168,16 @@ class Pipeline(Frozen, frozen=True):
             yield ("model", "dimensions"), sorted(dimensions), why
 
     def _list_named_sizes(self) -> Iterator[tuple[tuple[str | int, ...], str, object]]:
-        """Yield where a shape has a name, the name, and the value of that input, if it has one."""
-        for name, given in self.model.inputs.items():
-            for axis, size in enumerate(given.shape):
+        """Yield the place of each symbolic size, the size, and the constant value of its input."""
+        for name, model_input in self.model.inputs.items():
+            for axis, size in enumerate(model_input.shape):
                 if isinstance(size, str):
-                    yield ("model", "inputs", name, "shape", axis), size, given.value
+                    yield ("model", "inputs", name, "shape", axis), size, model_input.value
 
     def _list_gate_conflicts(self, gate: Regression) -> Iterator[Contradiction]:
-        """Yield why a regression could not be told from noise."""
+        """Yield the reasons why a regression cannot be distinguished from noise."""
         at, value = ("gates", "regression"), gate.baseline
         if self.benchmark is None:
-            yield at, value, "can not be checked: `benchmark` is null"
-        elif (given := self.benchmark.rounds) < _ROUNDS:
-            yield at, value, f"needs {_ROUNDS} rounds: `benchmark.rounds` is {given}"
+            yield at, value, "cannot be checked: `benchmark` is null"
+        elif (rounds := self.benchmark.rounds) < _ROUNDS:
+            yield at, value, f"needs {_ROUNDS} rounds: `benchmark.rounds` is {rounds}"

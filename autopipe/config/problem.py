@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline file, and where."""
+"""Problems of a pipeline file with their places."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _MOST_LINES = 50
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a value was written: in the file, or after the option that set it."""
+    """The place of a value: in the file, or after the option that set it."""
 
     option: str
-    """Empty for the file, else such as `--set a.b`."""
+    """Empty for the file, otherwise the option, such as `--set a.b`."""
     line: int
     """Counted from 1."""
     column: int
@@ -30,14 +30,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that is wrong, in words."""
+    """One problem in words."""
 
     place: Place
     field: Field
     message: str
 
     def line(self, file: Path) -> str:
-        """Return the problem on one line, as editors and CI logs expect it."""
+        """Format the problem on one line, as editors and CI logs expect it."""
         where = (
             self.place.option
             or f"{format_value(file, _LONGEST_PATH)}:{self.place.line}:{self.place.column}"
@@ -50,30 +50,30 @@ class Diagnostic:
 
 
 def to_dotted_path(field: Field) -> str:
-    """Return the field path as `--set` takes it."""
+    """Format a field path for `--set`."""
     return ".".join(format_value(name) for name in field)
 
 
 def format_first_error(error: ValidationError) -> str:
-    """Return the first thing that is wrong with a value, in a line: the field, and why."""
-    found = error.errors(include_url=False)[0]
-    message = format_value(found["msg"].removeprefix("Value error, "), 200)
-    return f"{to_dotted_path(found['loc'])}: {message}".removeprefix(": ")
+    """Format the first error of a value in one line: the field, and the reason."""
+    detail = error.errors(include_url=False)[0]
+    message = format_value(detail["msg"].removeprefix("Value error, "), 200)
+    return f"{to_dotted_path(detail['loc'])}: {message}".removeprefix(": ")
 
 
 def format_value(name: object, longest: int = 80) -> str:
-    """Return the text cut to a readable length, with what a terminal would act on escaped."""
+    """Shorten a text to a readable length, and escape control characters."""
     text = str(name)
-    cut = text if len(text) <= longest else f"{text[:longest]}…"
+    shortened = text if len(text) <= longest else f"{text[:longest]}…"
     return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shortened
     )
 
 
 def build_config_error(file: Path, problems: Iterable[Diagnostic]) -> ConfigError:
-    """Return the error that tells all problems, in the order of the file, then of the options."""
-    ordered = sorted(problems, key=lambda problem: problem.place)
-    lines = [problem.line(file) for problem in ordered]
+    """Build the error with all problems, in the order of the file, then of the options."""
+    sorted_problems = sorted(problems, key=lambda problem: problem.place)
+    lines = [problem.line(file) for problem in sorted_problems]
     rest = len(lines) - _MOST_LINES
-    more = [f"{format_value(file, _LONGEST_PATH)}: and {rest} more"] if rest > 0 else []
-    return ConfigError("\n".join(lines[:_MOST_LINES] + more))
+    suffix_lines = [f"{format_value(file, _LONGEST_PATH)}: and {rest} more"] if rest > 0 else []
+    return ConfigError("\n".join(lines[:_MOST_LINES] + suffix_lines))

@@ -1,6 +1,6 @@
-"""The processors that LLVM 22 knows: `target.mcpu` is checked by them where TVM is not asked.
+"""The processors of LLVM 22, by which `target.mcpu` is checked without TVM.
 
-A test compares them with those of the LLVM that TVM brings.
+A test compares them with those of TVM's LLVM.
 """
 
 from typing import Final
@@ -52,7 +52,7 @@ _NAMES: Final = """
 """
 
 PROCESSORS: Final = frozenset(_NAMES.split())
-"""LLVM's names, of the architectures in `ARCHITECTURES`."""
+"""LLVM's names of processors, for the architectures in `ARCHITECTURES`."""
 
 ARCHITECTURES: Final = (
     "x86_64",
@@ -63,4 +63,4 @@ ARCHITECTURES: Final = (
     "s390x",
     "powerpc64",
 )
-"""How triples begin whose processors are listed; of others nothing is known here."""
+"""Prefixes of triples with listed processors; those of others are not checked."""

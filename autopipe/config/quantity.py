@@ -1,4 +1,4 @@
-"""Quantities that people write with a unit."""
+"""Quantities with a unit."""
 
 import re
 from typing import Annotated
@@ -10,13 +10,13 @@ from autopipe.config.problem import format_value
 WRITTEN = "written by a person"
 """Validation context of values from YAML, where a bare number is no duration."""
 DURATION = r"^(0|[1-9][0-9]*)(\.[0-9]+)?\s?(ms|s|m|h)$"
-"""How a duration is written."""
+"""Pattern of a duration."""
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 _LONGEST = 365 * 24 * 3600.0
 
 
 def format_duration(seconds: float) -> str:
-    """Return seconds the way a person writes them, with the largest unit that leaves a whole."""
+    """Format seconds with the largest unit that yields an integer."""
     for unit, size in _SECONDS.items():
         if (seconds / size).is_integer():
             return f"{seconds / size:.0f}{unit}"

@@ -1,4 +1,4 @@
-"""How a pipeline file names a file of inputs."""
+"""The type of paths to files of inputs."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
-"""Plain YAML scalars: the core schema of YAML 1.2, less everything YAML 1.1 reads differently.
+"""Parse plain YAML scalars: the core schema of YAML 1.2 where YAML 1.1 agrees.
 
-A word that means one thing to one YAML reader and another to the next (`no`, `010`, `12:30:00`,
-`1_000`, a date) is refused, so that a file says the same to autopipe, to an editor and to a person.
+Ambiguous words (`no`, `010`, `12:30:00`, `1_000`, a date) are refused, so that a file has the same
+meaning to autopipe, to an editor and to a person.
 """
 
 import math
@@ -44,7 +44,7 @@ _TRAPS = (
 
 
 def parse_plain_scalar(text: str) -> Scalar:
-    """Return the value of a plain scalar, or raise ValueError with what is wrong with it."""
+    """Parse a plain scalar. Raises ValueError for an ambiguous or invalid one."""
     if not text:
         raise ValueError("no value; write null if that is meant")
     word = text.lower()
@@ -59,7 +59,7 @@ def parse_plain_scalar(text: str) -> Scalar:
 
 
 def check_quoted_scalar(text: str) -> str:
-    """Return the text of a quoted scalar; raise ValueError if no file name could hold it."""
+    """Return the text of a quoted scalar; raise ValueError for NUL or lone surrogates."""
     if _NOT_TEXT.search(text):
         raise ValueError("holds a NUL or half a character; leave that out")
     return text

@@ -20,19 +20,19 @@ class Rule(Frozen, frozen=True):
     """One rule of the policy."""
 
     match: Match = Field(default_factory=Match)
-    """Which tasks the rule is for."""
+    """The tasks to which the rule applies."""
     engines: Distinct[EngineName] = ("autotvm", "ansor")
     """Engines that propose schedules: `autotvm` searches the knobs of templates, `ansor` without
-    templates, an installed package may bring others. Empty leaves the task to the fallback."""
+    templates, an installed package may add others. Empty leaves the task to the fallback."""
     implementations: Annotated[Distinct[ImplementationGlob], Field(min_length=1)] | None = None
-    """Globs over the names of the implementations that may be used, such as `direct` or a library,
-    `openblas`. Null is all of them, but for `ansor`, which then searches `direct` alone."""
+    """Globs over the names of the allowed implementations, such as `direct` or a library,
+    `openblas`. Null is all of them, except for `ansor`, which then searches only `direct`."""
     select: Literal["best", "first"] = "best"
-    """How the winner is chosen: `best` is the fastest measured, of all engines; `first` is the
+    """Choice of the winner: `best` is the fastest measured one of all engines; `first` is the
     fastest of the first engine in the list that has a schedule, and no other engine is tuned."""
     shares: dict[EngineName, Annotated[float, Field(gt=0, le=1)]] = {}
-    """Part of a task's trials that goes to an engine, while it has any to propose. What is left
-    goes to the other engines, by what they have brought."""
+    """Share of a task's trials for an engine, while it has candidates. The rest goes to the other
+    engines by their success."""
     fallback: Chain | None = None
     """The fallback of these tasks; null is `schedules.fallback`."""
 
@@ -44,7 +44,7 @@ class Rule(Frozen, frozen=True):
     def _contradictions(self) -> Iterator[Contradiction]:
         for engine, share in self.shares.items():
             if engine not in self.engines:
-                yield ("shares", engine), share, f"can not be spent: `engines` lacks {engine}"
+                yield ("shares", engine), share, f"cannot be spent: `engines` lacks {engine}"
         if self.shares and self.select == "first":
             yield ("shares",), self.shares, "divides nothing: `select: first` tunes one engine"
         if (total := sum(self.shares.values())) > 1 + 1e-9:
@@ -55,11 +55,11 @@ class Schedules(Frozen, frozen=True):
     """The schedule policy: the first rule that matches a task decides."""
 
     rules: tuple[Rule, ...] = (Rule(),)
-    """Rules in order; a task that none matches goes to the fallback."""
+    """Rules in order; a task without a matching rule goes to the fallback."""
     fallback: Chain = ("static", "default")
-    """What schedules a task without a usable record; the first that serves it does. `static` is a
-    template, its knobs filled from hardware parameters; `default` is parallel outer and vectorized
-    inner loops. Neither is searched; in tuning they are timed before anything else."""
+    """Schedulers of a task without a usable record; the first applicable one is used. `static` is a
+    template with knobs from hardware parameters; `default` is parallel outer and vectorized inner
+    loops. Neither is searched; tuning times them first."""
 
     @model_validator(mode="after")
     def _check_reachable_rules(self) -> Self:
@@ -67,11 +67,11 @@ class Schedules(Frozen, frozen=True):
         return self
 
     def _list_unreachable(self) -> Iterator[Contradiction]:
-        """Yield the first rule behind one that takes all its tasks."""
+        """Yield the first rule that an earlier rule makes unreachable."""
         for position, rule in enumerate(self.rules):
-            for earlier, other in enumerate(self.rules[:position]):
-                if other.match in (Match(), rule.match):
-                    what = "every task" if other.match == Match() else "the same tasks"
-                    why = f"never applies: rule {earlier} before it matches {what}"
+            for earlier, earlier_rule in enumerate(self.rules[:position]):
+                if earlier_rule.match in (Match(), rule.match):
+                    scope = "every task" if earlier_rule.match == Match() else "the same tasks"
+                    why = f"never applies: rule {earlier} before it matches {scope}"
                     yield ("rules", position), rule, why
                     return

@@ -1,4 +1,4 @@
-"""The grammar for editors (JSON Schema) and for people (a table of fields)."""
+"""Generate the grammar for editors (JSON Schema) and for people (a table of fields)."""
 
 import json
 from collections.abc import Iterator
@@ -25,59 +25,61 @@ _TYPES = {
 
 @cache
 def build_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a pipeline file."""
+    """Build the JSON Schema (draft 2020-12) of a pipeline file."""
     schema = PipelineFile.model_json_schema()
     sections = list_sections()
     for name, section in {"PipelineFile": schema, **schema["$defs"]}.items():
         _add_descriptions(section, sections[name], schema["$defs"])
     _tidy_schema(schema)
     schema["$defs"]["Build"] = _build_schema_of_build(schema)
-    named = schema["properties"][FIELD]["patternProperties"]
-    named.update({pattern: {"$ref": "#/$defs/Build"} for pattern in named})
+    build_patterns = schema["properties"][FIELD]["patternProperties"]
+    build_patterns.update({pattern: {"$ref": "#/$defs/Build"} for pattern in build_patterns})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _build_schema_of_build(schema: _Node) -> _Node:
-    """Return what one of `builds` may hold: fields of the file, none of them required."""
+    """Build the schema of one of `builds`: fields of the file, none of them required."""
     fields = {name: node for name, node in schema["properties"].items() if name not in SHARED}
-    defined = schema["$defs"]
-    loose = {name: _remove_required(node, defined) for name, node in fields.items()}
+    definitions = schema["$defs"]
+    loose = {name: _remove_required(node, definitions) for name, node in fields.items()}
     return {"type": "object", "properties": loose, "additionalProperties": False}
 
 
-def _remove_required(node: _Node, defined: _Node) -> _Node:
-    """Return a field whose sections require nothing; those in lists are written whole."""
+def _remove_required(node: _Node, definitions: _Node) -> _Node:
+    """Remove `required` from the sections of a field, except from those in lists."""
     node = {key: value for key, value in node.items() if key != "required"}
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
-        loose = _remove_required(defined[name], defined)
-        if loose == defined[name]:
+        loose = _remove_required(definitions[name], definitions)
+        if loose == definitions[name]:
             return node
-        defined[f"{name}OfBuild"] = loose
+        definitions[f"{name}OfBuild"] = loose
         return {**node, "$ref": f"{node['$ref']}OfBuild"}
     if "anyOf" in node:
-        node["anyOf"] = [_remove_required(option, defined) for option in node["anyOf"]]
+        node["anyOf"] = [_remove_required(option, definitions) for option in node["anyOf"]]
     for key in ("properties", "patternProperties"):
         if key in node:
             node[key] = {
-                name: _remove_required(inner, defined) for name, inner in node[key].items()
+                name: _remove_required(inner, definitions) for name, inner in node[key].items()
             }
     if isinstance(inner := node.get("additionalProperties"), dict):
-        node["additionalProperties"] = _remove_required(inner, defined)
+        node["additionalProperties"] = _remove_required(inner, definitions)
     return node
 
 
 def list_section_keys(at: Field) -> tuple[str, ...]:
-    """Return the keys that the section at this path may have."""
+    """List the valid keys of the section at a path."""
     node = build_json_schema()
     for name in at:
-        named = node.get("properties", {}).get(name)
-        node = _resolve_reference(named or node.get("items") or _find_mapping_values(node) or {})
+        field_schema = node.get("properties", {}).get(name)
+        node = _resolve_reference(
+            field_schema or node.get("items") or _find_mapping_values(node) or {}
+        )
     return tuple(node.get("properties", ()))
 
 
 def format_field_table() -> str:
-    """Return a Markdown table of every field: path, type, default and sentence."""
+    """Format a Markdown table of every field: path, type, default and sentence."""
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for row in _list_rows(build_json_schema(), ""):
         cells = (cell.replace("|", r"\|") for cell in row)
@@ -85,29 +87,29 @@ def format_field_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _add_descriptions(node: _Node, section: type[Frozen], defined: _Node) -> None:
-    """Put the sentence of each field where pydantic puts a description.
+def _add_descriptions(node: _Node, section: type[Frozen], definitions: _Node) -> None:
+    """Set the description of each field to its sentence.
 
-    A field that is a section needs none that says what the section says of itself.
+    A field that is a section needs no copy of the section's own description.
     """
-    told = read_field_docs(section)
+    sentences = read_field_docs(section)
     for name, field in node["properties"].items():
-        inner = defined.get(field.get("$ref", "").rpartition("/")[2], {})
-        if name in told and told[name] != inner.get("description"):
-            field["description"] = told[name]
+        inner = definitions.get(field.get("$ref", "").rpartition("/")[2], {})
+        if name in sentences and sentences[name] != inner.get("description"):
+            field["description"] = sentences[name]
         node["properties"][name] = dict(sorted(field.items()))
 
 
 def _tidy_schema(node: object) -> None:
-    """Unfold wrapped sentences, and write defaults as a person writes them in YAML."""
+    """Unwrap sentences, and format defaults as in YAML."""
     if isinstance(node, list):
         for item in node:
             _tidy_schema(item)
     if not isinstance(node, dict):
         return
     for key, item in node.items():
-        named = key in ("properties", "$defs")  # names of fields, whatever they spell
-        _tidy_schema(list(item.values()) if named else item)
+        is_field_map = key in ("properties", "$defs")  # keys here are names of fields, not keywords
+        _tidy_schema(list(item.values()) if is_field_map else item)
     if isinstance(text := node.get("description"), str):
         node["description"] = " ".join(text.split())
     default = node.get("default")
@@ -133,10 +135,10 @@ def _list_rows(section: _Node, prefix: str) -> Iterator[tuple[str, str, str, str
 
 
 def _find_mapping_values(node: _Node) -> _Node | None:
-    """Return what a mapping of names holds; names may have to match a pattern."""
+    """Return the schema of a mapping's values; its names may have to match a pattern."""
     patterns = node.get("patternProperties", {})
-    found = next(iter(patterns.values()), node.get("additionalProperties"))
-    return found if isinstance(found, dict) else None
+    value_schema = next(iter(patterns.values()), node.get("additionalProperties"))
+    return value_schema if isinstance(value_schema, dict) else None
 
 
 def _format_default(node: _Node) -> str:
@@ -147,23 +149,25 @@ def _format_default(node: _Node) -> str:
 
 
 def _find_entry_section(node: _Node) -> tuple[_Node, str]:
-    """Return the section that a field holds one or many of, and the step that leads to it."""
+    """Return the section in a field, a list or a mapping, with the step of the path to it."""
     if "items" in node:
-        many = node["items"]  # what may be a text too is told where it is a section alone
-        return ({} if "anyOf" in many else _resolve_reference(many)), "N."
-    if named := _find_mapping_values(node):
-        return _resolve_reference(named), "NAME."
+        item_schema = node[
+            "items"
+        ]  # entries that may be text are documented where they are a section only
+        return ({} if "anyOf" in item_schema else _resolve_reference(item_schema)), "N."
+    if value_schema := _find_mapping_values(node):
+        return _resolve_reference(value_schema), "NAME."
     return node, ""
 
 
 def _resolve_reference(node: _Node) -> _Node:
-    """Return what a field is when it is not null, with the reference followed."""
+    """Return the non-null schema of a field with its reference resolved."""
     options = [option for option in node.get("anyOf", ()) if option.get("type") != "null"]
     node = options[0] if options else node
     if "$ref" not in node:
         return node
-    referred: _Node = build_json_schema()["$defs"][node["$ref"].rpartition("/")[2]]
-    return referred
+    section: _Node = build_json_schema()["$defs"][node["$ref"].rpartition("/")[2]]
+    return section
 
 
 def _format_type(node: _Node) -> str:
@@ -175,9 +179,9 @@ def _format_type(node: _Node) -> str:
         return "section"
     if "items" in node:
         return f"list of {_format_type(node['items'])}"
-    if named := _find_mapping_values(node):
+    if value_schema := _find_mapping_values(node):
         keys = _format_type({"type": "string", **node.get("propertyNames", {})})
-        return f"mapping of {keys} to {_format_type(named)}"
+        return f"mapping of {keys} to {_format_type(value_schema)}"
     return _format_scalar_type(node)
 
 

@@ -1,7 +1,7 @@
-"""The strings below the fields of a section, which are their documentation.
+"""Read the strings below the fields of a section, which are their documentation.
 
-They are read from the source when somebody asks for them. Most commands do not, and to look for
-them whenever a section is defined costs a third of what those commands take.
+They are parsed from the source on demand. Most commands do not need them, and parsing them at the
+definition of each section would take a third of the time of those commands.
 """
 
 import ast
@@ -14,7 +14,7 @@ from autopipe.config.frozen import Frozen
 
 
 def read_field_docs(section: type[Frozen]) -> dict[str, str]:
-    """Return the string below each field of a section, and of those that it extends, by name."""
+    """Read the string below each field of a section and of its base classes, by name."""
     return {
         name: text
         for parent in reversed(section.__mro__)
@@ -24,14 +24,14 @@ def read_field_docs(section: type[Frozen]) -> dict[str, str]:
 
 
 def list_sections() -> dict[str, type[Frozen]]:
-    """Return all sections that are defined so far, by the name of their class."""
-    found: dict[str, type[Frozen]] = {}
+    """List all sections that are defined so far, by class name."""
+    sections: dict[str, type[Frozen]] = {}
     left = [Frozen]
     while left:
         section = left.pop()
-        found[section.__name__] = section
+        sections[section.__name__] = section
         left += section.__subclasses__()
-    return found
+    return sections
 
 
 def _read_own_field_docs(section: type[Frozen]) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Did you mean: the known name that was probably meant."""
+"""Suggest the closest known name for a misspelled one."""
 
 import difflib
 from collections.abc import Iterable
 
 
-def find_closest(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name most like the given one, whatever its case; None if none is."""
-    names = {name.lower(): name for name in known}
+def find_closest(name: object, candidates: Iterable[str]) -> str | None:
+    """Find the known name closest to the given one, ignoring case; None if none is similar."""
+    names = {name.lower(): name for name in candidates}
     nearest = difflib.get_close_matches(str(name)[:200].lower(), names, n=1)
     return names[nearest[0]] if nearest else None

@@ -1,4 +1,4 @@
-"""Section `target`: the hardware that is compiled for."""
+"""Section `target`: the target hardware."""
 
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Self
@@ -24,7 +24,7 @@ Folder = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")]
 Bytes = Annotated[int, Field(ge=1024, le=2**40)]
 
 _NEEDED = ((256, "avx512f"), (128, "avx"))
-"""Beyond this width of a vector a processor of the x86 kind needs that feature."""
+"""The feature that x86 processors need beyond a vector width in bits."""
 
 
 def _check_power_of_two(value: int) -> int:
@@ -34,24 +34,24 @@ def _check_power_of_two(value: int) -> int:
 
 
 class Hardware(Frozen, frozen=True):
-    """What schedules that were not measured go by; null is what the processor has."""
+    """Hardware parameters of unmeasured schedules; null is that of the processor."""
 
     vector_bits: (
         Annotated[int, Field(ge=64, le=2048), AfterValidator(_check_power_of_two)] | None
     ) = None
-    """Width of the vectors in a schedule; the processor's own at most."""
+    """Width of the vectors in a schedule; at most the processor's own."""
     registers: Annotated[int, Field(ge=4, le=256)] | None = None
-    """Vector registers a schedule may fill; as many as the processor has at most."""
+    """Vector registers of a schedule; at most the processor's own."""
     l1: Bytes | None = None
     """Bytes of a core's first-level data cache."""
     l2: Bytes | None = None
     """Bytes of a core's second-level cache."""
     l3: Bytes | None = None
-    """Bytes of the cache that the cores share."""
+    """Bytes of the shared cache."""
 
 
 class Target(Sparse, frozen=True):
-    """A TVM target. `native` is resolved to this machine before anything is keyed by it."""
+    """A TVM target. `native` is resolved to this machine before it enters a key."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"linker", "sysroot"})
 
@@ -63,7 +63,7 @@ class Target(Sparse, frozen=True):
     mcpu: Word = "native"
     """LLVM's name of the processor, or `native` for the one autopipe runs on."""
     mattr: tuple[Feature, ...] = ()
-    """LLVM features to add (`+avx512bf16`) or to take away (`-avx512f`)."""
+    """LLVM features to add (`+avx512bf16`) or to remove (`-avx512f`)."""
     mtriple: Word | None = None
     """LLVM triple to compile for; null is the host's. Another machine's needs a `linker`, and is
     never measured here."""
@@ -71,13 +71,13 @@ class Target(Sparse, frozen=True):
     """The compiler that links for `mtriple`, such as `aarch64-linux-gnu-gcc`: a program on the PATH
     or an absolute path. Null is the C++ compiler of this machine, which links for this machine."""
     sysroot: Folder | None = None
-    """Absolute path of the folder with the C library of the target, where the linker has none or
-    another one."""
+    """Absolute path of the folder with the C library of the target, where the linker has none or a
+    different one."""
     num_cores: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Threads the model runs on: in tuning, verification, benchmark and the package. Null is
     every core this process may use."""
     hardware: Hardware = Hardware()
-    """Hardware parameters, where schedules should not go by the processor's own."""
+    """Hardware parameters that replace the processor's own for schedules."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -85,15 +85,15 @@ class Target(Sparse, frozen=True):
         return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
-        """Yield each field that is not for this kind, or says what others deny."""
+        """Yield each field that this kind does not have, or that contradicts others."""
         yield from self._list_cache_conflicts()
-        listed = self.mtriple is None or self.mtriple.startswith(ARCHITECTURES)
-        if listed and self.mcpu not in {"native", *PROCESSORS}:
+        is_listed = self.mtriple is None or self.mtriple.startswith(ARCHITECTURES)
+        if is_listed and self.mcpu not in {"native", *PROCESSORS}:
             near = find_closest(self.mcpu, PROCESSORS)
             hint = f"; did you mean {near!r}?" if near else ""
             yield ("mcpu",), self.mcpu, f"is no processor that LLVM knows{hint}"
-        others = [one for kind, one in BACKENDS.items() if kind != self.kind]
-        for name, why in (field for other in others for field in other.fields.items()):
+        other_backends = [one for kind, one in BACKENDS.items() if kind != self.kind]
+        for name, why in (field for other in other_backends for field in other.fields.items()):
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
                 yield (name,), value, why
@@ -101,13 +101,13 @@ class Target(Sparse, frozen=True):
             yield ("sysroot",), self.sysroot, "is for a `linker`, which is null"
 
     def _list_cache_conflicts(self) -> Iterator[Contradiction]:
-        given = self.hardware
+        hardware = self.hardware
         for bits, feature in _NEEDED:
-            if (given.vector_bits or 0) > bits and f"-{feature}" in self.mattr:
+            if (hardware.vector_bits or 0) > bits and f"-{feature}" in self.mattr:
                 why = f"contradicts `mattr`, which takes {feature} away: {bits} at most"
-                yield ("hardware", "vector_bits"), given.vector_bits, why
+                yield ("hardware", "vector_bits"), hardware.vector_bits, why
                 break
         for small, large in (("l1", "l2"), ("l2", "l3")):
-            size, limit = getattr(given, small), getattr(given, large)
+            size, limit = getattr(hardware, small), getattr(hardware, large)
             if size and limit and size > limit:
                 yield ("hardware", small), size, f"should not be more than `{large}`, {limit}"

@@ -17,16 +17,16 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Heuristics(Frozen, frozen=True):
-    """S2: rules that drop a task before anything is measured."""
+    """S2: rules that drop a task before any measurement."""
 
     drop_idle: bool = True
-    """Drop tasks that compute nothing: constants, copies to the same place, empty tensors."""
+    """Drop tasks that compute nothing: constants, copies in place, empty tensors."""
     drop_opaque: bool = True
-    """Drop tasks whose loops TVM can not see into: scatter, cumsum, sort, NMS, extern calls."""
+    """Drop tasks with loops that TVM cannot analyze: scatter, cumsum, sort, NMS, extern calls."""
     drop_dynamic: bool = True
     """Drop tasks with a symbolic dimension."""
     min_injective_ops: Annotated[int, Field(ge=1)] | None = None
-    """Simple tasks of fewer ops than this are dropped; needs `include_simple_task: true`."""
+    """Simple tasks with fewer ops than this are dropped; needs `include_simple_task: true`."""
     min_flops: Annotated[float, Field(ge=0)] = 1e4
     """Tasks with fewer floating-point operations than this are dropped, simple ones excepted."""
     min_bytes: Annotated[int, Field(ge=0)] = 0
@@ -34,20 +34,19 @@ class Heuristics(Frozen, frozen=True):
     min_share: Share = 0.0
     """Tasks with less than this share of the model's estimated time are dropped."""
     heaviest: Annotated[int, Field(ge=1)] | None = None
-    """Of what all other rules leave, keep this many: those with the largest share of the time."""
+    """Number of tasks to keep after all other rules: those with the largest share of the time."""
 
 
 class Judge(Frozen, frozen=True):
     """S1: which tasks get trials beyond the measurement of the schedules that need no search."""
 
     min_gain: Share = 0.02
-    """The tasks with the least to gain are not searched, as long as less than this part of the
-    model's time can be gained in all of them together. What can be gained is the measured time
-    above the lower bound of the machine, which its arithmetic and its memory traffic set. It is
-    asked before the search and after each batch; 0 searches all. With several likely sizes it is a
-    part of the time at one of them."""
+    """The tasks with the least headroom are not searched, as long as their total headroom is below
+    this part of the model's time. Headroom is the measured time above the lower bound of the
+    machine for arithmetic and memory traffic. It is evaluated before the search and after each
+    batch; 0 searches all. With several likely sizes it is a part of the time at one of them."""
     min_space: Annotated[int, Field(ge=1)] = 2
-    """An engine with fewer schedules than this for a task does not search them."""
+    """Least number of schedules of an engine for a task that are searched."""
 
 
 class Tasks(Frozen, frozen=True):
@@ -56,11 +55,11 @@ class Tasks(Frozen, frozen=True):
     include: Annotated[
         Distinct[Pattern], Field(min_length=1, json_schema_extra={"default": ["*"]})
     ] = (Match(),)
-    """Only tasks that one of these patterns matches are kept. A pattern has the fields of
+    """Only tasks that match one of these patterns are kept. A pattern has the fields of
     `schedules.rules.N.match`; a text is short for the name of an op: `nn.conv2d*` for
     `{op: nn.conv2d*}`."""
     exclude: Distinct[Pattern] = ()
-    """Tasks that one of these patterns matches are dropped; otherwise as `include`."""
+    """Tasks that match one of these patterns are dropped; otherwise as `include`."""
     include_simple_task: bool = False
     """Keep simple tasks too (the RFC's flag): those without a reduction, so that each of their ops
     is elementwise, broadcast or injective, layout transforms among them."""
@@ -69,16 +68,15 @@ class Tasks(Frozen, frozen=True):
     Null leaves that to S1."""
     judge: Judge | None = Judge()
     """S1: the scheduler measures each kept task once, with the schedules that need no search, and
-    goes on with those in which a search can gain enough. Null searches all."""
+    continues with those that have enough headroom. Null searches all."""
     scheduler: Literal["gradient", "round_robin"] = "gradient"
-    """S1: who divides the trials among tasks. `gradient` gives the next batch to the task whose
+    """S1: allocation of trials to tasks. `gradient` gives the next batch to the task whose
     improvement shortens the whole model most; `round_robin` treats all alike."""
     allow_empty: bool = False
-    """Whether a filter that leaves no task at all is accepted; it always is where `tuning` is
-    null."""
+    """Whether a filter may leave no task at all; it always may where `tuning` is null."""
     on_task_failure: Literal["fallback", "fail"] = "fallback"
-    """What a crash, a hang or hunger for memory ends in when it happens a second time: `fallback`
-    puts it aside and takes the next schedule of the task's chain, `fail` ends the run."""
+    """Reaction to a repeated crash, hang or memory exhaustion: `fallback` rejects the schedule and
+    uses the next one of the task's chain, `fail` ends the run."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,4 +1,4 @@
-"""Section `verify`: how the build is checked against a reference."""
+"""Section `verify`: the check of the build against a reference."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -15,22 +15,22 @@ class Verify(Sparse, frozen=True):
     ADDED: ClassVar[frozenset[str]] = frozenset({"accuracy"})
 
     reference: Literal["auto", "onnxruntime", "onnx", "plain"] = "auto"
-    """Who computes the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), `plain`
-    (the model as imported, compiled by TVM as plain loops), or `auto` for the first of the former
-    two that is installed and can run the model, with the others as a second opinion where a build
+    """The runtime of the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), `plain`
+    (the imported model, compiled by TVM without schedules), or `auto` for the first of the former
+    two that is installed and can run the model, with the others as cross-checks where a build
     differs, and `plain` for a model that is not ONNX."""
     cases: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Seeded random inputs; edge inputs (zeros, ones, large, small) come on top."""
+    """Number of seeded random inputs, besides edge inputs (zeros, ones, large, small)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the random inputs."""
-    # What is in the files enters keys and locks as a source; where they lie decides nothing.
+    # The contents of the files enter keys and locks as a source; their paths do not.
     inputs: Annotated[Distinct[Samples], Field(exclude=True)] = ()
-    """Real inputs, each a `.npz` file relative to this YAML file, with an array for each input of
-    the model by name, as `numpy.savez` writes it; they come beside the generated ones."""
+    """Real inputs in addition to the generated ones, each a `.npz` file of `numpy.savez`, relative
+    to this YAML file, with an array for each input of the model by name."""
     rtol: Annotated[float, Field(ge=0, le=1)] | None = None
     """Relative tolerance of floating outputs; null takes the default of the output's dtype."""
     atol: Annotated[float, Field(ge=0)] | None = None
     """Absolute tolerance of floating outputs; null takes the default of the output's dtype."""
     accuracy: Annotated[float, Field(gt=0, le=1)] = 0.02
-    """How far `numerics` in bfloat16 may move an output on random and real inputs: the norm of the
-    difference from the model as it is, by the norm of what that computes."""
+    """Largest change of an output by `numerics` in bfloat16 on random and real inputs: the norm of
+    the difference from the unrounded model, relative to the norm of its output."""

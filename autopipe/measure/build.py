@@ -1,4 +1,4 @@
-"""Compiles a candidate in this process, ready to be called."""
+"""Compile a candidate in this process."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Kernel:
     library: tvm.runtime.Module
     """TVM's runtime module; holds `main`."""
     module: tvm.IRModule
-    """What was compiled; its `main` says which arguments it wants."""
+    """The compiled module; its `main` has the signature of the kernel."""
 
 
 def build_kernel(
@@ -27,10 +27,10 @@ def build_kernel(
 ) -> Kernel:
     """Compile the scheduled `main` of a module for this machine.
 
-    Weights are taken in the layout the schedule asks for, as in the built model, where they are
-    repacked at compile time. Checks of the arguments are left out unless there are to be `asserts`:
-    they are not part of the kernel, and compiling them takes an eighth of the time. Raises
-    ForeignCode as `compile_module`.
+    The kernel takes weights in the layout of the schedule, as in the compiled model, where they are
+    packed at compile time. Checks of the arguments are omitted without `asserts`: they are not part
+    of the kernel, and compiling them takes an eighth of the time. Raises ForeignCode as
+    `compile_module`.
     """
     linking.load_libraries(module)
     module = without_weights(module)
@@ -42,9 +42,9 @@ def build_kernel(
 def compile_module(
     module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False
 ) -> tvm.runtime.Module:
-    """Return TVM's runtime module of a scheduled `main`, for whatever machine.
+    """Compile a scheduled `main` to TVM's runtime module, for any machine.
 
-    Raises ForeignCode for one that brings code along.
+    Raises ForeignCode for a module that contains foreign code.
     """
     config = {"tirx.disable_assert": not asserts}
     with tvm.transform.PassContext(opt_level=3, config=config):
@@ -52,69 +52,69 @@ def compile_module(
 
 
 def without_weights(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with a `main` that takes weights as the model's build leaves them.
+    """Remove the packing of weights from `main`, which then takes packed weights.
 
-    It is the module itself where nothing is done to them.
+    Returns the module itself if it packs none.
     """
     return split_weights(module).kernel
 
 
 @dataclass(frozen=True, slots=True)
 class SplitKernel:
-    """A schedule in the two parts that the build makes of it."""
+    """A schedule split into its kernel and its packing of weights, as in a build."""
 
     kernel: tvm.IRModule
     """Its `main` takes packed weights; the scheduled module itself if it packs none."""
     packing: PrimFunc | None = None
-    """Takes weights as the workload has them, then the packed ones, which it writes."""
+    """Takes weights in the layout of the workload, then the packed weights, which it writes."""
     positions: tuple[int, ...] = ()
-    """Which arguments of the kernel are packed, in the order of `packing`."""
+    """Positions of packed arguments of the kernel, in the order of `packing`."""
 
     @property
     def compiled_packing(self) -> PrimFunc | None:
-        """The packing if it does more than `ElementCopies`, which take no machine code."""
+        """The packing unless it consists of `ElementCopies`, which need no machine code."""
         copies = self.packing is not None and ElementCopies.of(self.packing)
         return None if copies else self.packing
 
 
 def split_weights(module: tvm.IRModule) -> SplitKernel:
-    """Split the scheduled `main` of a module into its work on weights, and the rest.
+    """Split the scheduled `main` of a module into its packing of weights, and the rest.
 
-    TVM has a pass for it, which refuses all work on weights but copies.
+    TVM's pass for this refuses all work on weights except copies.
     """
     function = module["main"]
     root = function.body.block if isinstance(function.body, SBlockRealize) else None
     if root is None or not isinstance(root.body, SeqStmt):
         return SplitKernel(module)
-    made, nests, packing = {}, [], []
+    packed_buffers, nests, packing = {}, [], []
     for nest in root.body.seq:
         block = _find_only_block(nest)
         if block is not None and weights.MARK in block.annotations:
-            made[block.reads[0].source] = block.writes[0].source
+            packed_buffers[block.reads[0].source] = block.writes[0].source
             packing.append(nest)
         else:
             nests.append(nest)
-    if not made:
+    if not packed_buffers:
         return SplitKernel(module)
-    buffers = [buffer for buffer in root.alloc_buffers if buffer not in made.values()]
+    buffers = [buffer for buffer in root.alloc_buffers if buffer not in packed_buffers.values()]
     block = SBlock(
         [], [], [], "root", stmt_seq(*nests), alloc_buffers=buffers, annotations=root.annotations
     )
     body = SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
-    params = [made.get(param, param) for param in function.params]
+    params = [packed_buffers.get(param, param) for param in function.params]
     kernel = PrimFunc(params, body, function.ret_type, function.attrs)
-    positions = [at for at, param in enumerate(function.params) if param in made]
-    given = [function.params[at] for at in positions]
+    positions = [at for at, param in enumerate(function.params) if param in packed_buffers]
+    unpacked_weights = [function.params[at] for at in positions]
     root = SBlock([], [], [], "root", stmt_seq(*packing))
     work = PrimFunc(
-        [*given, *(made[param] for param in given)],
+        [*unpacked_weights, *(packed_buffers[param] for param in unpacked_weights)],
         SBlockRealize([], True, root),  # noqa: FBT003 - likewise
     )
     return SplitKernel(tvm.IRModule({"main": kernel}), work, tuple(positions))
 
 
 def _find_only_block(nest: tvm.tirx.Stmt) -> SBlock | None:
-    """Return the block that a loop nest is around, if it is around just one."""
+    """Return the only block of a loop nest, or None."""
     while isinstance(nest, For):
         nest = nest.body
     return nest.block if isinstance(nest, SBlockRealize) else None

@@ -1,4 +1,4 @@
-"""Checks a schedule by the kernel of it in a linked library: what is checked is what is shipped."""
+"""Check a schedule by its kernel in the linked library of the package."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -28,9 +28,9 @@ class LibraryKernel:
     """A kernel of a linked library."""
 
     path: str
-    """Of the library."""
+    """The path of the library."""
     name: str
-    """Of the kernel, before weights were laid out."""
+    """The name of the kernel, without the suffix of packed weights."""
 
 
 def check_kernel(
@@ -40,11 +40,11 @@ def check_kernel(
     target: tvm.target.Target,
     plain: PlainKernel | None = None,
 ) -> bool:
-    """Compare a kernel with the plain loops of its workload, on all inputs of a check.
+    """Compare a kernel with the unscheduled loops of its workload, on all inputs of a check.
 
-    Weights are packed as the schedule says, since the kernel takes them so. Returns False if the
+    Weights are packed by the schedule's packing, as the kernel expects. Returns False if the
     library has no kernel of that name: a copy has become a view. Raises as `check.checked`, which
-    says what `plain` is.
+    describes `plain`.
     """
     library, split = _open_library(kernel.path), split_weights(scheduled)
     name = kernel.name if split.packing is None else kernel.name + PACKED
@@ -55,16 +55,16 @@ def check_kernel(
     loops = PlainLoops(workload, target, split.compiled_packing, plain)
 
     def call(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        packed = _pack_weights(loops, split, instance, inputs)
-        arguments = [packed.get(at, array) for at, array in enumerate(inputs)]
+        packed_weights = _pack_weights(loops, split, instance, inputs)
+        arguments = [packed_weights.get(at, array) for at, array in enumerate(inputs)]
         mine = Surrounded(arguments, AROUND_SCHEDULE)
-        found = call_kernel(function, mine, instance.counts)
+        results = call_kernel(function, mine, instance.counts)
         if not mine.intact():
             raise make_outside_error(instance.case)
-        if any(found[at].tobytes() != array.tobytes() for at, array in packed.items()):
+        if any(results[at].tobytes() != array.tobytes() for at, array in packed_weights.items()):
             case = instance.case
             raise WrongAnswer(f"writes to its packed weights on {case} inputs", case)
-        return [inputs[at] if at in packed else array for at, array in enumerate(found)]
+        return [inputs[at] if at in packed_weights else array for at, array in enumerate(results)]
 
     loops.compare(call)
     return True
@@ -78,22 +78,22 @@ def _open_library(path: str) -> tvm.runtime.Module:
 def _pack_weights(
     loops: PlainLoops, split: SplitKernel, instance: Instance, inputs: list[np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return the packed weights among the arguments of a kernel, by position."""
+    """Pack the weights among the arguments of a kernel; return them by position."""
     if split.packing is None:
         return {}
-    given = [inputs[at] for at in split.positions]
+    weights = [inputs[at] for at in split.positions]
     if copies := ElementCopies.of(split.packing):
         try:
-            copied = copies.apply(given)
+            copies_of_weights = copies.apply(weights)
         except IndexError as error:
             case = instance.case
             raise WrongAnswer(f"packs weights wrongly on {case} inputs: {error}", case) from error
-        return dict(zip(split.positions, copied, strict=True))
+        return dict(zip(split.positions, copies_of_weights, strict=True))
     assert loops.packing is not None  # noqa: S101 - compiled, as it does more than copy
-    infos = ArgInfo.from_prim_func(split.packing)[len(given) :]
+    infos = ArgInfo.from_prim_func(split.packing)[len(weights) :]
     empty = [np.empty([int(n) for n in info.shape], np.dtype(str(info.dtype))) for info in infos]
-    arguments = Surrounded([*given, *empty], AROUND_SCHEDULE)
-    found = call_kernel(loops.packing, arguments, ())[len(given) :]
+    arguments = Surrounded([*weights, *empty], AROUND_SCHEDULE)
+    packed_arrays = call_kernel(loops.packing, arguments, ())[len(weights) :]
     if not arguments.intact():
         raise make_outside_error(instance.case)
-    return dict(zip(split.positions, found, strict=True))
+    return dict(zip(split.positions, packed_arrays, strict=True))

@@ -296,7 +296,7 @@ class RunReport(Frozen, frozen=True):
             return to_baseline(self.benchmark, self.pipeline, self.benchmark.device)
         except ValidationError as error:
             raise ConfigError(
-                f"the report's times can not be: {format_first_error(error)}"
+                f"the report's times cannot be: {format_first_error(error)}"
             ) from error
 
 

@@ -263,11 +263,7 @@ def _list_slowest_lines(report: RunReport) -> Iterator[str]:
             sum(total for total, _ in timed_tasks),
         )
         untimed_count = len(report.tasks) - len(timed_tasks)
-        note = (
-            f", with {format_plural(untimed_count, 'task')} that nobody timed"
-            if untimed_count
-            else ""
-        )
+        note = f", with {format_plural(untimed_count, 'task')} not timed" if untimed_count else ""
         inside = sum(task.in_model is not None for _, task in timed_tasks)
         note += f"; {inside} of {len(timed_tasks)} were timed inside the model" if inside else ""
         yield ""

@@ -59,7 +59,7 @@ class Oracle:
             if answer.refusal is not None and not case.edge:
                 engine = append_sizes(expected.engine, case.sizes)
                 raise ModelError(
-                    f"{engine} can not run the model: {answer.refusal}; "
+                    f"{engine} cannot run the model: {answer.refusal}; "
                     "model.dimensions has to leave such sizes out, by min, max or multiple"
                 )
         return answers, expected

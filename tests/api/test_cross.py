@@ -53,7 +53,7 @@ def test_stages_that_run_code_are_refused_where_they_would_run(file: Path) -> No
     with pytest.raises(ConfigError) as caught:
         cross.check_stages(plan, [*looks, cached], "s390x-linux-gnu")
     verify, benchmark = str(caught.value).splitlines()
-    assert verify.startswith("verify: code for s390x can not be run on this machine")
+    assert verify.startswith("verify: code for s390x cannot be run on this machine")
     assert benchmark.endswith("write `benchmark: null`")
     done = [Outlook(name, "cached", (), "key", None) for name in names]
     cross.check_stages(plan, done, "s390x-linux-gnu")

@@ -75,7 +75,7 @@ def test_what_is_inconclusive_may_fail(cli: Cli, folder: Path) -> None:
     [
         (("write", "cached.json", "b.json"), "has no times, for its run measured none"),
         (("write", "nothing.json", "b.json"), "nothing.json: No such file"),
-        (("write", "absurd.json", "b.json"), "the report's times can not be: rounds."),
+        (("write", "absurd.json", "b.json"), "the report's times cannot be: rounds."),
         (("compare", "before.json", "b.json"), "b.json: No such file"),
         (("compare", "before.json", "before.json"), "before.json:"),
         (("compare", "before.json", "b.json", "--max", "0"), "--max"),

@@ -57,7 +57,7 @@ def test_a_sound_package_is_told(cli, package):
     assert "compiled for riscv64 sifive-x280" in done.stdout
     assert done.stdout.splitlines()[-2:] == [
         "sound: 3 files, each as the manifest says",
-        "its libraries are programs: only a signature tells whose, see --signers",
+        "its libraries are programs: only a signature proves their origin, see --signers",
     ]
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_claimed_of_the_code_of_a_library(cli, tmp_path, monkeypatch,
     monkeypatch.setitem(packages.CONTENTS, "lib.so", bytes(data))
     done = cli(packages.make(tmp_path / "hostile"))
     assert (done.returncode, mark.exists()) == (0, False)
-    assert "only a signature tells whose" in done.stdout
+    assert "only a signature proves their origin" in done.stdout
 
 
 @pytest.mark.fault("G8")

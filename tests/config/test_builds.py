@@ -119,7 +119,7 @@ def test_a_build_is_chosen_by_its_name(builds, file):
         ("same: {}", "a b: {}", "f:15:3: builds.a b: 'a b' should match pattern '^[A-Za-z0-9]"),
         ("name: resnet", "name: a b", "f:2:7: name: 'a b' should match pattern '^[A-Za-z0-9]"),
         ("same: {}", "same: {gates: {max_slowdown: {openvino: 2}}}",
-         "f:15:43: builds.same.gates.max_slowdown.openvino: 2.0 can not be checked: `benchmark."),
+         "f:15:43: builds.same.gates.max_slowdown.openvino: 2.0 cannot be checked: `benchmark."),
         ("gates:", "gatess: {}\ngates:", "f:8:1: gatess: unknown key; did you mean `gates`?"),
     ],
 )  # fmt: skip

@@ -146,7 +146,7 @@ BATCH = "batch: {max: 8, likely: [4]}"
         ({"dimensions": "batch: {max: 9, likely: [1,2,3,4,5,6,7,8,9]}"}, "at most 8 items"),
         ({"dimensions": "2batch: {max: 8, likely: [4]}"}, "2batch"),
         ({"dimensions": f"{BATCH}, {BATCH}"}, "batch"),
-        ({"dimensions": BATCH, "value": ", value: 3"}, "can not be open where the input has"),
+        ({"dimensions": BATCH, "value": ", value: 3"}, "cannot be open where the input has"),
         (
             {"dimensions": BATCH, "rest": "format: tvmscript"},
             "are not supported by the format tvmscript",

@@ -77,7 +77,7 @@ def test_a_section_without_a_value_does_not_switch_it_off(refused):
         ("verify: {", "f:10:1: not YAML: "),
         ("\tverify: {}", "f:9:1: a tab; YAML is indented with spaces"),
         ("verify:\n\tcases: 3", "f:10:1: a tab; YAML is indented with spaces"),
-        ("verify: @a", "f:9:9: `@` can not start a value; put it in quotes"),
+        ("verify: @a", "f:9:9: `@` cannot start a value; put it in quotes"),
         ("---\nversion: 1", "f:9:1: a second document; one file is one pipeline"),
         ("verify: \0", "f:9:9: U+0000 is not shown as it is read"),
         ("verify: \x07", "f:9:9: U+0007 is not shown as it is read"),

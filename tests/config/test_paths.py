@@ -57,7 +57,7 @@ def test_a_file_inside_a_package_is_found_without_importing_it(package, tmp_path
         ("modles/resnet50.onnx", "nor does the folder .*modles"),
         ("models", "which is not a file"),
         ("a\0b", "is not in"),
-        ("x" * 5000, "can not be read"),
+        ("x" * 5000, "cannot be read"),
         ("pkg:", "is not pkg:package/path"),
         ("pkg:zoo_for_tests", "is not pkg:package/path"),
         ("pkg:zoo.for/tests", "is not pkg:package/path"),

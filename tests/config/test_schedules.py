@@ -44,7 +44,7 @@ def test_a_rule_says_all_there_is_to_say(read):
         ("{match: {kind: conv}}", "'conv' is not known; known: elementwise"),
         ("{shares: {ansor: 0}}", "shares.ansor: 0 should be greater than 0"),
         ("{shares: {ansr: 0.1}}", "'ansr' is not known; did you mean `ansor`?"),
-        ("{engines: [ansor], shares: {autotvm: 0.1}}", "0.1 can not be spent: `engines` lacks"),
+        ("{engines: [ansor], shares: {autotvm: 0.1}}", "0.1 cannot be spent: `engines` lacks"),
         ("{shares: {ansor: 0.7, autotvm: 0.5}}", "should sum to 1 at most, not to 1.2"),
         ("{shares: {ansor: 0.7}, select: first}", "divides nothing: `select: first` tunes one"),
         ("{fallback: []}", "fallback: a list should have at least 1 item"),

@@ -149,7 +149,7 @@ def test_the_schema_refuses_what_load_refuses(refused, lines, path):
 def test_an_editor_sees_sentences_and_defaults_as_they_are_written():
     timeout = build_json_schema()["$defs"]["Benchmark"]["properties"]["timeout"]
     assert timeout["default"] == "5m"
-    assert "given up" in timeout["description"]
+    assert "abandoned" in timeout["description"]
     cores = build_json_schema()["$defs"]["Target"]["properties"]["num_cores"]
     assert "\n" not in cores["description"]
 

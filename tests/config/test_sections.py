@@ -92,21 +92,21 @@ def test_every_order_of_axes_is_a_layout(op, layouts):
 
 def test_a_gate_on_tuning_needs_tuning(refused):
     assert refused(GOOD, "tuning=null", "gates.searched_share=0.5") == [
-        "--set gates.searched_share: 0.5 can not be reached: `tuning` is null"
+        "--set gates.searched_share: 0.5 cannot be reached: `tuning` is null"
     ]
 
 
 @pytest.mark.parametrize("benchmark", ["null", "{against: []}"])
 def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
     (said,) = refused(GOOD + f"benchmark: {benchmark}\n")
-    assert said.startswith("f:8:37: gates.max_slowdown.onnxruntime: 1.5 can not be checked: ")
+    assert said.startswith("f:8:37: gates.max_slowdown.onnxruntime: 1.5 cannot be checked: ")
     assert said.endswith("`benchmark.against` does not name onnxruntime")
 
 
 def test_a_gate_on_the_best_rival_needs_one(refused):
     (said,) = refused(GOOD, "benchmark.against=[]", "gates.max_slowdown={best: 1.1}")
     assert said.endswith(
-        "gates.max_slowdown.best: 1.1 can not be checked: `benchmark.against` does not name a rival"
+        "gates.max_slowdown.best: 1.1 cannot be checked: `benchmark.against` does not name a rival"
     )
 
 
@@ -125,7 +125,7 @@ def test_what_runs_onnx_is_no_reference_of_another_format(refused, reference):
 
 def test_a_gate_on_a_rival_needs_a_model_that_it_runs(refused):
     (said,) = refused(GOOD, "model.format=tvmscript")
-    assert said.endswith("can not be checked: onnxruntime runs ONNX models, and this is none")
+    assert said.endswith("cannot be checked: onnxruntime runs ONNX models, and this is none")
 
 
 def test_all_contradictions_are_told_at_once(refused):
@@ -246,7 +246,7 @@ def test_fields_of_a_processor_are_not_those_of_a_gpu(refused, fields, said):
 @pytest.mark.parametrize(
     ("benchmark", "said"),
     [
-        ("null", "can not be checked: `benchmark` is null"),
+        ("null", "cannot be checked: `benchmark` is null"),
         ("{rounds: 2}", "needs 3 rounds: `benchmark.rounds` is 2"),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_size_at_which_the_model_itself_can_not_run_is_told(tmp_path):
     """An even batch is folded to half of its rows and back."""
     nodes = [helper.make_node("Reshape", ["x", "to"], ["r"]),
              helper.make_node("Reshape", ["r", "back"], ["y"])]  # fmt: skip
-    with pytest.raises(ModelError, match=r"onnx with batch = 1 can not run the model: .*multiple"):
+    with pytest.raises(ModelError, match=r"onnx with batch = 1 cannot run the model: .*multiple"):
         verified(tmp_path, lambda x, _: x, nodes, to=[-1, 8], back=[-1, 4])
 
 
