@@ -16,7 +16,7 @@ def find_artifacts(
     """Return the artifacts of the last *build* of a file and of its inputs, by stage.
 
     That build need not have been verified. Raises ConfigError for a file that was not built, or
-    whose artifacts are no longer in the store.
+    artifacts that are no longer in the store.
     """
     missing = ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
     with open_store(root or find_default_root(), FOR_EVER) as store:

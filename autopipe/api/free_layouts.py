@@ -1,6 +1,6 @@
 """Drop free layouts of weights that a standalone function uses too rarely to pay for packing.
 
-A PrimFunc may name inputs whose layout is free. Templates then pack them, which a build does once,
+A PrimFunc may name inputs with a free layout. Templates then pack them, which a build does once,
 before a model is called. A standalone function packs them in each call. For convolutions that
 pays, as each weight is multiplied by all pixels. A dense layer of few rows is faster on unpacked
 weights: [1, 1000] by [512, 1000] took 178 us, of which the matmul was 16.

@@ -33,7 +33,7 @@ _LONGEST: Final = 60
 """Characters of a dimension's name."""
 _PIPELINES: Final = (".yaml", ".yml")
 _MISFIT: Final = ("(op_type:", "has a negative dimension")
-"""Parts of errors about nodes and values whose shapes are incompatible."""
+"""Parts of errors about nodes and values with incompatible shapes."""
 _TRIALS: Final = 32
 """Trials of each layer: one batch of proposals."""
 _RATE: Final = 2

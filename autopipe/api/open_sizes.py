@@ -25,13 +25,13 @@ _LONGEST: Final = 50
 _MOST_ADDED: Final = 3
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 _SIGNAL: Final = 8
-"""Smallest stride of a model whose length counts samples, not frames."""
+"""Smallest stride of a model with a length in samples, not in frames."""
 _STEPS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 """Multiples that are tried."""
 _HALVED: Final = 12
 """Largest number of halvings of likely sizes in the search for some that fit."""
 _SPATIAL: Final = 4
-"""Smallest rank of an image tensor, whose axes from the third on are spatial."""
+"""Smallest rank of an image tensor; axes from the third on are spatial."""
 
 
 def name_open_sizes(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:

@@ -41,10 +41,11 @@ def bisect(  # noqa: PLR0913 -- one for each option
     store: StoreRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Find the first kernel of the last build whose output leaves the reference's.
+    """Find the first kernel of the last build with an output that differs from the reference's.
 
-    Each kernel call is compared with its plain loops on the same inputs, and with the value of the
-    ONNX model that it makes. The build need not have passed *verify*. Exit code 1 where one leaves.
+    Each kernel call is compared with its unscheduled loops on the same inputs, and with the value
+    of the ONNX model that it computes. The build need not have passed *verify*. Exit code 1 where
+    one differs.
     """
     from autopipe.api.bisect import find_bisect_target
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def doctor(  # noqa: PLR0913 -- one for each option
     file: Annotated[
-        Path | None, typer.Argument(help="A pipeline file, whose linker and tracker are tried, too")
+        Path | None, typer.Argument(help="A pipeline file; its linker and tracker are tried, too")
     ] = None,
     *,
     build: BuildName = None,

@@ -27,7 +27,7 @@ class _Refused(Enum):
 
 
 REFUSED: Final = _Refused.REFUSED
-"""Stands for a value whose problem was reported already."""
+"""Stands for a value with a problem that was reported already."""
 
 _TAGGED: Final = (yaml.ScalarEvent, yaml.CollectionStartEvent)
 """Events that may have an anchor or a tag."""

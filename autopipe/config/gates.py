@@ -38,9 +38,9 @@ class Gates(Frozen, frozen=True):
     the machine leaves too little to gain (`tuning.judge`). What a lock or a remote says counts for
     none of the shares."""
     measured_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least share of that time in tasks whose schedule this store has measured on this machine."""
+    """Least share of that time in tasks with a schedule that this store has measured here."""
     steady_share: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Least share of that time in tasks whose measurements agree with each other."""
+    """Least share of that time in tasks with measurements that agree with each other."""
     max_slowdown: dict[Literal[RivalName, "best"], Annotated[float, Field(gt=0)]] = {}
     """Largest latency relative to a reference runtime, or to `best`, the fastest of those timed. An
     inconclusive comparison does not fail."""

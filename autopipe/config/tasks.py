@@ -30,7 +30,7 @@ class Heuristics(Frozen, frozen=True):
     min_flops: Annotated[float, Field(ge=0)] = 1e4
     """Tasks with fewer floating-point operations than this are dropped, simple ones excepted."""
     min_bytes: Annotated[int, Field(ge=0)] = 0
-    """Tasks whose inputs and outputs have fewer bytes than this are dropped."""
+    """Tasks with fewer bytes of inputs and outputs than this are dropped."""
     min_share: Share = 0.0
     """Tasks with less than this share of the model's estimated time are dropped."""
     heaviest: Annotated[int, Field(ge=1)] | None = None

@@ -23,7 +23,7 @@ _PERIOD: Final = 65521
 """Values after which a pattern repeats: a prime, so that no stride of an array hits it."""
 
 _SPARSE: Final = 13
-"""One in so many elements is nonzero in sparse inputs, which show few terms of a sum."""
+"""Stride of nonzero elements in sparse inputs, which show few terms of a sum."""
 
 _LARGE: Final = {"float16": 8.0}
 """Magnitude of large values; of the others, 1e4. Sums of their products have to be finite."""
@@ -32,7 +32,7 @@ _EDGES: Final = (2, 3, 5, 8, 13, 16, 17, 31, 65, 1 << 40)
 """Sizes around whole tiles; the last one is above every likely size."""
 
 _KEPT: Final = 64
-"""Arguments whose values are kept: 256 KiB each of float32."""
+"""Number of arguments with cached values: 256 KiB each of float32."""
 
 _WORK: Final = 1 << 23
 """Iterations of the unscheduled loops that a check may take far above the likely sizes."""
@@ -149,7 +149,7 @@ def make_case_arguments(
 ) -> list[np.ndarray]:
     """Create arguments for `main`, the same ones for the same case and seed.
 
-    `nudge` perturbs each float by so many units in the last place, up or down.
+    `nudge` perturbs each float by that number of units in the last place, up or down.
 
     int8 and uint8 take all their values. Wider integers that are indices take all valid indices,
     divisors are 1, and others are 0 and 1.
@@ -183,7 +183,7 @@ def _make_array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) 
 
 
 def nudge_floats(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:
-    """Perturb floats by so many units in the last place, up or down."""
+    """Perturb floats by `nudge` units in the last place, up or down."""
     if not nudge or values.dtype.kind != "f":
         return values
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], values.shape)

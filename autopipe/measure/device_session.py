@@ -48,7 +48,7 @@ class Lost(Exception):  # noqa: N818 - says what happened
 
 @dataclass(frozen=True, slots=True)
 class LinkedKernel:
-    """A library on this machine whose `main` is a kernel for a device."""
+    """A library on this machine with a kernel for a device as `main`."""
 
     path: str
     ports: tuple[tuple[tuple[int, ...], str], ...]
@@ -59,7 +59,7 @@ class DeviceSession:
     """A device that one child holds."""
 
     def __init__(self, address: Address, seconds: float) -> None:
-        """Connect. The device's server ends the session after so many seconds. Raises Lost."""
+        """Connect. The device's server ends the session after `seconds`. Raises Lost."""
         try:
             self._remote = rpc.connect(address.host, address.port, address.word, seconds)
             self._place = self._remote.cpu(0)

@@ -57,7 +57,7 @@ _CHASED: Final = (8 << 10, 8 << 20)
 """Bytes of the smallest and of the largest pointer chase."""
 _LOADS: Final = 50_000
 _ONE_CORE_EACH: Final = -2
-"""TVM's mode of a pool whose threads are bound to distinct cores."""
+"""TVM's mode of a pool with threads that are bound to distinct cores."""
 _INDEX: Final = 4
 """Bytes of an index."""
 _NO_SIZE: Final = "not measured: the size of the cache is not known"

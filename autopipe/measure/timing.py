@@ -35,7 +35,7 @@ _PREPARE: Final = "autopipe.before_each_call"
 """Name under which TVM's evaluator finds the function to call before each timed call."""
 
 _MOST: Final = 40
-"""Largest number of single calls whose median is a repeat: more add no information."""
+"""Largest number of single calls per repeat, which is their median: more add no information."""
 
 Prepare = Callable[..., None]
 """Brings the caches into the state in which a kernel is called."""

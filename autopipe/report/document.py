@@ -249,11 +249,11 @@ class RunReport(Frozen, frozen=True):
     searched_share: float | None = None
     """Share of the kept tasks' time in tasks where an engine searched, in this store."""
     measured_share: float | None = None
-    """Share of that time in tasks whose schedule this store has measured."""
+    """Share of that time in tasks with a schedule that this store has measured."""
     steady_share: float | None = None
-    """Share of that time in tasks whose measurements agree with each other."""
+    """Share of that time in tasks with measurements that agree with each other."""
     claimed: int | None = None
-    """Tasks with a schedule of a lock or a remote whose time was not measured here."""
+    """Tasks with a schedule of a lock or a remote that was not measured here."""
     verification: Verification | None
     """The result of the comparison with a reference."""
     verified: str | None = None

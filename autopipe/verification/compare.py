@@ -169,7 +169,7 @@ def check_names(ours: Sequence[str], reference: Sequence[str]) -> None:
 
 
 def check_shapes(ports: Sequence[Port], sizes: Sizes, outputs: Mapping[str, np.ndarray]) -> None:
-    """Raise a GateError for an output whose shape is none that its package would state."""
+    """Raise a GateError for an output with another shape than its package would state."""
     for port in ports:
         shape, stated_shape = outputs[port.name].shape, port.at(sizes)
         if not stated_shape.takes(shape):
@@ -215,7 +215,7 @@ def compare_outputs(
 def find_non_finite_failure(
     output: str, reference: np.ndarray, tolerance: Tolerance
 ) -> OutputComparison | None:
-    """Return the failure of an output whose reference has no finite element, or None."""
+    """Return the failure of an output without a finite element in the reference, or None."""
     if not reference.size or np.isfinite(reference).any():
         return None
     strange = np.ones(reference.shape, bool)

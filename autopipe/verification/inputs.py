@@ -16,7 +16,7 @@ _NUDGE = 2.0
 """Units in the last place."""
 _FACTORS = {"large": 100.0, "small": 1e-3}
 _SPARSE = 32
-"""One in so many elements is special where some are: the others show its effect on them."""
+"""Stride of special elements in an array that has some: the others show their effect."""
 _LEAST, _MOST = 0.01, 0.99
 _NO_SIZES: Final[Sizes] = MappingProxyType({})
 _Drawn = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -26,7 +26,7 @@ _OTHERWISE: Mapping[str, _Drawn] = {
     "between 0 and 1": lambda generator, shape: generator.uniform(_LEAST, _MOST, shape),
     "above 1": lambda generator, shape: 1 + _LEAST + np.abs(generator.standard_normal(shape)),
 }
-"""Distributions of floats for models whose outputs are not finite on standard normal ones."""
+"""Distributions of floats for models without finite outputs on standard normal ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def _write_trial_inputs(
     free: Sequence[Port],
     bound: int,
 ) -> tuple[Path, Path]:
-    """Write inputs whose free integers stay below a bound: random ones, and the largest ones."""
+    """Write inputs with free integers below a bound: random ones, and the largest ones."""
     drawn_arrays = draw_inputs(ports, {**limits, **{port.name: bound for port in free}}, (bound,))
     largest = {port.name: np.full_like(drawn_arrays[port.name], bound - 1) for port in free}
     files = (folder / f"{bound}.safetensors", folder / f"{bound}-largest.safetensors")

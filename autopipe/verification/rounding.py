@@ -139,7 +139,7 @@ def _write_rounded_onnx(names: Collection[str], import_artifact: Path, folder: P
 
 
 def _round_products(build: ContainedBuild, folder: Path) -> None:
-    """Replace the imported model by one whose matmul operands are rounded like a build's.
+    """Replace the imported model by one with matmul operands that are rounded like a build's.
 
     The build only states that it rounds; the operands are chosen anew.
     """
