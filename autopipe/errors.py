@@ -4,14 +4,14 @@
   - GateError      a check ran and said no: verify, a gate          exit 1
   - WrongBuildError  outputs of a build are not the model's         exit 1
   - ConfigError    the YAML or the command line is wrong            exit 2
-  - ModelError     the model can not be used                        exit 3
-  - TargetError    the target or its device can not be used         exit 3
+  - ModelError     the model cannot be used                        exit 3
+  - TargetError    the target or its device cannot be used         exit 3
   - PackageError   a package is damaged or hostile                  exit 3
   - StageError     a stage failed while running                     exit 4
   - CallLimitError a call reached its limit, or was cancelled       exit 4
   - SetupError     a dependency is missing or does not fit          exit 5
-  - StoreError     the store can not be read or written             exit 5
-  - LockError      the lock does not fit, or can not be read        exit 6
+  - StoreError     the store cannot be read or written             exit 5
+  - LockError      the lock does not fit, or cannot be read        exit 6
 
 Exit 0 is a finished run; 129, 130 and 143 are SIGHUP, Ctrl-C and SIGTERM. What a disk, a limit or
 the system's memory refuses is a StoreError or a SetupError, whoever raises it (`host/refusal.py`).
@@ -44,13 +44,13 @@ class ConfigError(AutopipeError):
 
 
 class ModelError(AutopipeError):
-    """The model file can not be used."""
+    """The model file cannot be used."""
 
     exit_code = 3
 
 
 class TargetError(AutopipeError):
-    """The target, or the device behind it, can not be used."""
+    """The target, or the device behind it, cannot be used."""
 
     exit_code = 3
 
@@ -80,7 +80,7 @@ class SetupError(AutopipeError):
 
 
 class StoreError(AutopipeError):
-    """The store can not be read or written."""
+    """The store cannot be read or written."""
 
     exit_code = 5
 

@@ -90,7 +90,7 @@ class Extension:
 def _parse_module(name: str) -> ast.Module:
     """Return the syntax tree of a module, without importing it or the packages around it.
 
-    The tree is empty where the source can not be found or read.
+    The tree is empty where the source cannot be found or read.
     """
     package, *parts = name.split(".")
     try:

@@ -30,7 +30,7 @@ class OutputComparison(Sparse, Part, frozen=True):
     failure: str | None = None
     """Why it fails, in words; null if it passes."""
     max_abs: float | None = None
-    """Largest absolute error; null where it can not be computed."""
+    """Largest absolute error; null where it cannot be computed."""
     max_rel: float | None = None
     """Largest relative error over elements whose reference is not zero."""
     used: float | None = None

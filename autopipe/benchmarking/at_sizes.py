@@ -1,4 +1,4 @@
-"""Which sizes of a model with open ones are timed, and what became of them."""
+"""Choose the sizes at which a model with dynamic shapes is timed, and summarize the times."""
 
 import math
 from collections.abc import Mapping
@@ -8,55 +8,57 @@ from autopipe.artifacts.benchmark import BenchmarkResult, SizedTimes
 from autopipe.config.dimension import Dimension, Sizes, list_likely_sizes
 
 _LARGER = 2
-"""So many times the first likely size is a large one: what takes minutes tells no more."""
+"""Factor from the first specialized size to the large one, bounded to limit the time."""
 
 
 def choose_timed_sizes(dimensions: Mapping[str, Dimension]) -> tuple[Sizes, ...]:
-    """Return the likely sizes, then a middle one and a large one that are not; () without any."""
-    known = list_likely_sizes(dimensions)
-    if not known:
+    """Return the specialized sizes, then a middle and a large unspecialized one; () without any."""
+    likely_sizes = list_likely_sizes(dimensions)
+    if not likely_sizes:
         return ()
     middle = {name: _choose_geometric_middle(one) for name, one in dimensions.items()}
     large = {name: min(one.last, _LARGER * one.likely[0]) for name, one in dimensions.items()}
-    others: list[Sizes] = []
+    added_sizes: list[Sizes] = []
     for sizes in (middle, large):
-        other = _find_unlisted_sizes(sizes, dimensions, [*known, *others])
-        if other is not None:
-            others.append(other)
-    return (*known, *others)
+        unlisted = _find_unlisted_sizes(sizes, dimensions, [*likely_sizes, *added_sizes])
+        if unlisted is not None:
+            added_sizes.append(unlisted)
+    return (*likely_sizes, *added_sizes)
 
 
-def summarize_sizes(sizes: Sizes, found: BenchmarkResult, known: tuple[Sizes, ...]) -> SizedTimes:
-    """Return what was measured at certain sizes; `known` are the likely ones."""
+def summarize_sizes(
+    sizes: Sizes, result: BenchmarkResult, likely_sizes: tuple[Sizes, ...]
+) -> SizedTimes:
+    """Summarize the times at certain sizes; `likely_sizes` are the specialized ones."""
     return SizedTimes(
         sizes=dict(sizes),
-        likely=any(dict(sizes) == dict(one) for one in known),
-        ours=found.ours.latency,
-        rivals={rival.name: rival.latency for rival in found.rivals},
-        comparisons=found.comparisons,
-        disturbed=found.disturbed,
-        best=found.best,
+        likely=any(dict(sizes) == dict(one) for one in likely_sizes),
+        ours=result.ours.latency,
+        rivals={rival.name: rival.latency for rival in result.rivals},
+        comparisons=result.comparisons,
+        disturbed=result.disturbed,
+        best=result.best,
     )
 
 
 def _choose_geometric_middle(dimension: Dimension) -> int:
-    """Return the middle of a range as factors go: 8 of 1 to 64."""
+    """Return the geometric middle of a range: 8 of 1 to 64."""
     steps = round(math.sqrt(max(dimension.first, 1) * dimension.last) / dimension.multiple)
     return min(max(steps * dimension.multiple, dimension.first), dimension.last)
 
 
 def _find_unlisted_sizes(
-    sizes: Sizes, dimensions: Mapping[str, Dimension], known: list[Sizes]
+    sizes: Sizes, dimensions: Mapping[str, Dimension], listed_sizes: list[Sizes]
 ) -> Sizes | None:
-    """Return sizes, or near ones, that are not known; None where there are none near."""
+    """Return these or adjacent valid sizes that are not listed; None if there are none."""
     near = chain(
         [sizes],
         ({**sizes, name: sizes[name] + step * one.multiple}
          for step in (-1, 1, -2, 2)
          for name, one in dimensions.items()),
     )  # fmt: skip
-    for found in near:
-        fits = all(one.refusal(found[name]) is None for name, one in dimensions.items())
-        if fits and found not in known:
-            return found
+    for candidate in near:
+        fits = all(one.refusal(candidate[name]) is None for name, one in dimensions.items())
+        if fits and candidate not in listed_sizes:
+            return candidate
     return None

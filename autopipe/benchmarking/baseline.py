@@ -1,7 +1,7 @@
 """Times of an earlier build, in a file that is checked in beside its pipeline.
 
-There is no date and no name of a machine in it: the same times are the same bytes, and history is
-git's. The device is there, because times of another one say nothing.
+It holds no date and no name of a machine: the same times are the same bytes, and git keeps the
+history. It holds the device, because times of different devices are not comparable.
 """
 
 from pathlib import Path
@@ -17,11 +17,11 @@ from autopipe.errors import ConfigError
 from autopipe.store.canonical import pretty
 
 OURS: Final = "autopipe"
-"""The build, among the contenders."""
+"""Name of the build among the competitors."""
 
 _LARGEST: Final = 1 << 20
 _TOLD: Final = '"rounds"'
-"""What a file has that may be quoted in an error: any other is somebody's own."""
+"""Mark of a baseline; other files are not quoted in errors, as they may be private."""
 _DIGITS: Final = 4
 """Significant digits of a time: more are noise, and make diffs longer."""
 _ADVICE: Final = "restore it, or `autopipe baseline write` makes another"
@@ -30,22 +30,22 @@ Rounds = Annotated[tuple[Annotated[float, Field(ge=1e-9, le=1e6)], ...], Field(m
 
 
 class Baseline(Frozen, frozen=True):
-    """What a baseline file holds, version 1."""
+    """The contents of a baseline file, version 1."""
 
     version: Literal[1] = 1
     """Version of this grammar."""
     pipeline: str
     """Name of the pipeline."""
     device: dict[str, Any]
-    """The machine that measured, as far as it decides how fast code runs."""
+    """The facts of the measuring device that determine the speed of code."""
     threads: int
     """Threads of the build."""
     rivals: dict[str, str]
-    """Versions of the rivals that were timed."""
+    """Versions of the reference runtimes that were timed."""
     rounds: dict[str, Rounds]
-    """Median of each round in seconds, by contender."""
+    """Median of each round in seconds, by competitor."""
     disturbed: bool = False
-    """Whether other programs ran beside them: such times are compared with nothing."""
+    """Whether other programs disturbed the measurement: such times are not compared."""
 
     @field_validator("rounds")
     @classmethod
@@ -57,7 +57,7 @@ class Baseline(Frozen, frozen=True):
         return rounds
 
     def text(self) -> str:
-        """Write it as JSON, the same bytes for the same times."""
+        """Serialize it as JSON, the same bytes for the same times."""
         document = self.model_dump(mode="json")
         if not self.disturbed:
             del document["disturbed"]
@@ -82,7 +82,7 @@ def read_baseline(path: Path, pipeline: str) -> Baseline:
     if not text.lstrip().startswith("{") or _TOLD not in text:
         raise ConfigError(
             f"{format_value(path, 4096)}:1:1: no baseline; {_ADVICE}"
-        )  # and nothing of it
+        )  # without quoting it
     baseline = _validate_baseline(parse_document(text), path)
     if baseline.pipeline != pipeline:
         theirs = format_value(baseline.pipeline)
@@ -93,7 +93,7 @@ def read_baseline(path: Path, pipeline: str) -> Baseline:
 
 
 def _validate_baseline(document: Document, path: Path) -> Baseline:
-    """Validate what was read; JSON is YAML, whose reader knows the place of everything."""
+    """Validate a parsed document; JSON is read as YAML, whose parser knows line numbers."""
     mistakes = [
         Diagnostic(problem.place, problem.field, f"{problem.message}; {_ADVICE}")
         for problem in document.problems

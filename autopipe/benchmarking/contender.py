@@ -1,7 +1,7 @@
-"""One contender: loads a model and times it, as the main program of its own process.
+"""Loads and times a model with one competitor, as the main program of a child process.
 
-Its process is all it has in common with the others: the idle threads of a runtime that is only
-loaded spin, and steal a core from whatever is timed beside it.
+Each competitor has its own process, because idle threads of a loaded runtime spin and would take a
+core from another one.
 """
 
 import os
@@ -25,34 +25,34 @@ from autopipe.processes import call
 from autopipe.store import arrays
 
 _WARM: Final = 0.2
-"""Seconds of warming up, at least: a processor needs milliseconds to reach its speed, and a small
-model is over in microseconds."""
+"""Minimum seconds of warmup: a processor needs milliseconds to reach its frequency, and a run of a
+small model takes microseconds."""
 
 _LONG: Final = 0.3
-"""Seconds of counted runs, at least."""
+"""Minimum seconds of counted runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A round of one contender."""
+    """A round of one competitor."""
 
     seconds: list[float]
     """Of each counted run."""
     version: str
     """Version of its runtime."""
     conditions: RoundConditions
-    """What the machine did meanwhile."""
+    """The load of the machine meanwhile."""
 
 
 def time_contender(
     name: str, path: Path, inputs: Path, options: Benchmark, threads: int | None = None
 ) -> Timed:
-    """Time one round of a contender.
+    """Time one round of a competitor.
 
-    `path` is a LIBRARY artifact for `autopipe`, an ONNX model for a rival; `inputs` a safetensors
-    file, and `find_outputs_path` says where beside it the outputs are written. A rival takes so
-    many `threads`, all processors if none are given; the build has those it was built for.
-    Raises StageError where the contender fails or takes too long.
+    `path` is a LIBRARY artifact for `autopipe`, an ONNX model for a reference runtime; `inputs` is
+    a safetensors file. Outputs are written to `find_outputs_path`. A reference runtime uses
+    `threads`, by default all processors; the build uses those it was built for. Raises StageError
+    if the competitor fails or exceeds its time limit.
     """
     request = {
         "contender": name,
@@ -72,7 +72,7 @@ def time_contender(
 
 
 def find_outputs_path(name: str, inputs: Path) -> Path:
-    """Return the file of a contender's outputs by their places, for a file of inputs."""
+    """Return the path of a competitor's outputs, for a file of inputs."""
     return inputs.with_name(f"{name}.outputs")
 
 
@@ -82,8 +82,8 @@ def _answer_request(request: call.Answer) -> call.Answer:
     path, inputs = Path(request["path"]), load_file(request["inputs"])
     threads = request["threads"] or len(cpus)
     run = rival.prepare(path, inputs, threads) if rival else _load_build(path, inputs)
-    made = {str(place): np.ascontiguousarray(array) for place, array in enumerate(run())}
-    arrays.save(made, Path(request["outputs"]))
+    outputs = {str(place): np.ascontiguousarray(array) for place, array in enumerate(run())}
+    arrays.save(outputs, Path(request["outputs"]))
     _time_runs(run, request["warmup"], _WARM)
     before = read_counters(cpus)
     seconds = _time_runs(run, request["repeat"], _LONG)

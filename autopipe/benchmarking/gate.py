@@ -1,4 +1,4 @@
-"""Decides whether the latencies let a build be published."""
+"""Check the latency gates of a build."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -20,31 +20,31 @@ from autopipe.errors import GateError, SetupError
 def build_report(
     match: BenchmarkResult, gates: Gates, baseline: Baseline | None, device: Mapping[str, Any]
 ) -> BenchmarkReport:
-    """Check all gates. Raises SetupError for a rival that could not be timed."""
-    checked = list(_check_slowdowns(match, gates))
+    """Check all gates. Raises SetupError for a reference runtime that could not be timed."""
+    checked_gates = list(_check_slowdowns(match, gates))
     if gates.regression is not None and baseline is not None:
         now = to_baseline(match, baseline.pipeline, device)
-        checked.append(check_regression(now, baseline, gates.regression))
-    told = {name: getattr(match, name) for name in BenchmarkResult.model_fields}
-    return BenchmarkReport(**told, device=dict(device), gates=tuple(checked))
+        checked_gates.append(check_regression(now, baseline, gates.regression))
+    fields = {name: getattr(match, name) for name in BenchmarkResult.model_fields}
+    return BenchmarkReport(**fields, device=dict(device), gates=tuple(checked_gates))
 
 
-def require_gates(checked: Iterable[CheckedGate]) -> Iterator[str]:
-    """Yield what is to be warned about. Raises GateError, after that, if a gate failed."""
-    failed = []
-    for gate in checked:
+def require_gates(checked_gates: Iterable[CheckedGate]) -> Iterator[str]:
+    """Yield warnings about inconclusive gates. Raises GateError at the end if a gate failed."""
+    failures = []
+    for gate in checked_gates:
         if gate.outcome is Outcome.INCONCLUSIVE:
             yield f"{gate.gate}: {gate.found}"
         elif gate.outcome is Outcome.FAILED:
-            failed.append(f"{gate.gate}: {gate.found}")
-    if failed:
-        raise GateError("\n".join(failed))
+            failures.append(f"{gate.gate}: {gate.found}")
+    if failures:
+        raise GateError("\n".join(failures))
 
 
 def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGate]:
-    """Check the gate of each rival: it fails beyond doubt, not within the spread of the times.
+    """Check the gate of each reference runtime: it fails only if the spreads do not overlap.
 
-    Where other programs disturbed, it passes beyond doubt only as well.
+    If other programs disturbed the measurement, it also passes only in that case.
     """
     rivals = {rival.name: rival.latency for rival in match.rivals}
     for field, limit in gates.max_slowdown.items():
@@ -66,15 +66,15 @@ def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGa
 
 
 def _find_limited_rival(field: str, match: BenchmarkResult) -> str:
-    """Return the rival that a limit is about. Raises SetupError where it was not timed."""
-    timed = [rival.name for rival in match.rivals]
-    if field in timed:
+    """Return the reference runtime of a limit. Raises SetupError if it was not timed."""
+    timed_names = [rival.name for rival in match.rivals]
+    if field in timed_names:
         return field
-    if field == "best" and timed:
-        return match.best or timed[0]
+    if field == "best" and timed_names:
+        return match.best or timed_names[0]
     if field == "best":
         reason = "; ".join(f"{name}: {why}" for name, why in match.skipped.items())
     else:
         reason = match.skipped.get(field, "")
     reason = reason or f"`benchmark.against` does not list {field!r}"
-    raise SetupError(f"gates.max_slowdown.{field} can not be checked: {reason}")
+    raise SetupError(f"gates.max_slowdown.{field} cannot be checked: {reason}")

@@ -1,11 +1,10 @@
-"""How much longer one series of rounds takes than another, and how sure that is.
+"""Confidence intervals of the ratio of two series of times.
 
-Of a benchmark a round is a process of its own, and rounds differ more than runs within one
-(Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013), so a round counts once,
-with its median. Times are skewed and compared by ratio, so it is their logarithms that are
-averaged. The interval is Welch's: Student's t for two samples, which may be few and spread
-differently (Georges, Buytaert and Eeckhout, "Statistically Rigorous Java Performance Evaluation",
-OOPSLA 2007, section 3.3).
+A round of a benchmark is a separate process, and rounds differ more than runs within one (Kalibera
+and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013), so a round counts once, with its
+median. Times are skewed and compared by ratio, so their logarithms are averaged. The interval is
+Welch's: Student's t for two small samples of different variances (Georges, Buytaert and Eeckhout,
+"Statistically Rigorous Java Performance Evaluation", OOPSLA 2007, section 3.3).
 """
 
 from collections.abc import Sequence
@@ -20,35 +19,35 @@ _STUDENT: Final = (
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
     2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
-"""Quantiles of Student's t, 95 % in the middle, for 1 to 30 degrees of freedom; then it is 30's."""
+"""Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom; 30's beyond."""
 
 _FEWEST: Final = 2
-"""Rounds from which there is a spread."""
+"""Minimum number of rounds for a variance."""
 
 
 class Interval(Frozen, frozen=True):
-    """A ratio of times, with the interval that holds it in most cases: 95 of 100, if not said."""
+    """A ratio of times with its confidence interval, at 95 % unless stated otherwise."""
 
     ratio: float
     low: float
     high: float
 
     @classmethod
-    def of(cls, told: tuple[float, float, float]) -> "Interval":
-        """Return what an artifact has told as ratio, low and high."""
-        return cls(**dict(zip(("ratio", "low", "high"), told, strict=True)))
+    def of(cls, values: tuple[float, float, float]) -> "Interval":
+        """Build an interval from (ratio, low, high), the form in artifacts."""
+        return cls(**dict(zip(("ratio", "low", "high"), values, strict=True)))
 
     def told(self) -> tuple[float, float, float]:
-        """Return ratio, low and high, as artifacts have them."""
+        """Return (ratio, low, high), the form in artifacts."""
         return self.ratio, self.low, self.high
 
     def __str__(self) -> str:
-        """Write it for people."""
+        """Format it for messages."""
         return f"{self.ratio:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
 def estimate_ratio(now: Sequence[float], before: Sequence[float]) -> Interval | None:
-    """Return `now / before`; None where a single round says nothing of the spread."""
+    """Return the interval of `now / before` by Welch's t; None with fewer than two rounds."""
     if min(len(now), len(before)) < _FEWEST:
         return None
     samples = [[log(value) for value in series] for series in (now, before)]
@@ -63,13 +62,13 @@ def estimate_ratio(now: Sequence[float], before: Sequence[float]) -> Interval | 
 def estimate_paired_ratio(
     now: Sequence[float], before: Sequence[float], sure: float
 ) -> Interval | None:
-    """Return `now / before` where both were timed in each round, by the sign test.
+    """Return the interval of `now / before` for paired rounds, by the sign test.
 
-    The ratio is the median of the rounds' ratios. Nothing is supposed of how times are spread: the
-    median of all rounds there could be lies between the k-th least and the k-th largest ratio, but
-    for as many cases as k - 1 throws of a coin out of all rounds are heads at most, twice. `sure`
-    is the part of cases in which it does; None where there are too few rounds for that. So of 12
-    rounds the second and the last but one are the ends for 0.99.
+    The ratio is the median of the rounds' ratios. No distribution is assumed: the k-th smallest and
+    the k-th largest ratio bound the true median, except with probability 2 P(B <= k - 1), where B
+    is binomial with one half over the number of rounds. `sure` is the confidence level; None if
+    there are too few rounds for it. Of 12 rounds, the second and the last but one are the bounds
+    at 0.99.
     """
     ratios = sorted(new / old for new, old in zip(now, before, strict=True))
     rounds, outside, inside = len(ratios), 0.0, 0
@@ -84,7 +83,7 @@ def estimate_paired_ratio(
 
 
 def _find_student_quantile(errors: Sequence[float], freedoms: Sequence[int]) -> float:
-    """Return the quantile at the degrees of freedom of Welch and Satterthwaite, rounded down."""
+    """Return the quantile for the Welch-Satterthwaite degrees of freedom, rounded down."""
     spread = sum(error**2 / freedom for error, freedom in zip(errors, freedoms, strict=True))
     freedom = sum(errors) ** 2 / spread if spread else sum(freedoms)
     return _STUDENT[min(max(int(freedom), 1), len(_STUDENT)) - 1]

@@ -1,4 +1,4 @@
-"""Turns timed runs into a median with its spread, and two of them into a verdict."""
+"""Summarize timed runs as a median with its spread, and compare two of them."""
 
 from collections.abc import Sequence
 from statistics import median, quantiles
@@ -7,9 +7,9 @@ from autopipe.artifacts.benchmark import Latency, LatencyComparison, LatencyVerd
 
 
 def summarize_rounds(rounds: Sequence[Sequence[float]]) -> Latency:
-    """Sum up the runs of each round; their quartiles are widened to hold every round's median.
+    """Summarize the runs of all rounds; the quartiles are widened to include each round's median.
 
-    A machine that changes its speed between rounds shows in the medians, not in the runs.
+    A change of the machine's speed between rounds shows in the medians, not in the quartiles.
     """
     runs = [seconds for seconds_of_round in rounds for seconds in seconds_of_round]
     medians = tuple(median(seconds) for seconds in rounds)
@@ -22,14 +22,14 @@ def summarize_rounds(rounds: Sequence[Sequence[float]]) -> Latency:
 def compare_latencies(
     ours: Latency, theirs: Latency, *, disturbed: bool = False
 ) -> LatencyComparison:
-    """Compare the latencies of the same rounds; those of `disturbed` ones tell nothing."""
+    """Compare the latencies of the same rounds; `disturbed` ones are inconclusive."""
     ratios = tuple(a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True))
     verdict = LatencyVerdict.INCONCLUSIVE if disturbed else judge_latencies(ours, theirs, 1.0)
     return LatencyComparison(ratio=ours.median / theirs.median, rounds=ratios, verdict=verdict)
 
 
 def judge_latencies(ours: Latency, theirs: Latency, factor: float) -> LatencyVerdict:
-    """Say whether ours is faster than `factor` times theirs, as far as the spreads tell."""
+    """Return whether ours is faster than `factor` times theirs, if the spreads do not overlap."""
     if ours.high < theirs.low * factor:
         return LatencyVerdict.FASTER
     if ours.low > theirs.high * factor:

@@ -1,4 +1,4 @@
-"""What a latency depends on besides the build: the machine, and what else it was doing."""
+"""Describe the machine of a benchmark, and its load."""
 
 import os
 
@@ -8,7 +8,7 @@ from autopipe.compiler.target import cpu
 
 
 def describe_machine(load_before: float, gpu: str | None = None) -> BenchmarkMachine:
-    """Return the machine as it is after the last round."""
+    """Describe the machine after the last round."""
     return BenchmarkMachine(
         cpu=cpu.read_cpu_model(),
         cores=len(os.sched_getaffinity(0)),

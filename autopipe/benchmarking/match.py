@@ -1,4 +1,4 @@
-"""Lets the contenders take turns, each alone on the machine."""
+"""Time the competitors in alternating order, one at a time."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ OURS = "autopipe"
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkSetup:
-    """What is timed, on what, and how often."""
+    """Competitors, inputs and repetitions of a benchmark."""
 
     contenders: Mapping[str, Path]
-    """The build under `autopipe`, and the model that each rival runs, by the rival's name."""
+    """The build under `autopipe`, and the model of each reference runtime, by its name."""
     inputs: Path
     """The inputs of every run, as safetensors."""
     options: Benchmark
-    """How often."""
+    """Rounds, repetitions and time limit."""
     gpu: str | None = None
     """Name of the GPU that the build runs on."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Played:
-    """A round: the times of each contender, and the worst that disturbed one of them."""
+class _TimedRound:
+    """A round: the times of each competitor, and the largest disturbance of one of them."""
 
     timed: Mapping[str, Timed]
     worst: Disturbance | None
@@ -45,22 +45,22 @@ class _Played:
         return Round(conditions=conditions, disturbed=str(self.worst or ""))
 
 
-def time_contenders(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
-    """Time all contenders over all rounds; those that were disturbed do not count if most were not.
+def time_contenders(setup: BenchmarkSetup, threads: int) -> BenchmarkResult:
+    """Time all competitors in all rounds; disturbed rounds are dropped if they are a minority.
 
-    Raises StageError where the build fails; a rival that fails is recorded as skipped.
+    Raises StageError if the build fails; a reference runtime that fails is recorded as skipped.
     """
     load_before = load_average()
-    played, skipped = _time_rounds(table, threads)
-    quiet = [one for one in played if one.worst is None]
-    enough = 2 * len(quiet) > len(played)
-    results = _summarize_contenders(quiet if enough else played, skipped)
+    rounds, skipped = _time_rounds(setup, threads)
+    quiet = [one for one in rounds if one.worst is None]
+    enough = 2 * len(quiet) > len(rounds)
+    results = _summarize_contenders(quiet if enough else rounds, skipped)
     ours = results.pop(OURS)
     return BenchmarkResult(
-        machine=describe_machine(load_before, table.gpu),
+        machine=describe_machine(load_before, setup.gpu),
         threads=threads,
-        warmup=table.options.warmup,
-        repeat=table.options.repeat,
+        warmup=setup.options.warmup,
+        repeat=setup.options.repeat,
         ours=ours,
         rivals=tuple(results.values()),
         comparisons={
@@ -68,44 +68,44 @@ def time_contenders(table: BenchmarkSetup, threads: int) -> BenchmarkResult:
             for name, rival in results.items()
         },
         skipped=skipped,
-        rounds=tuple(one.told for one in played),
-        disturbed="" if enough else _describe_disturbance(played),
+        rounds=tuple(one.told for one in rounds),
+        disturbed="" if enough else _describe_disturbance(rounds),
         best=find_best_rival({name: rival.latency for name, rival in results.items()}),
     )
 
 
-def _time_rounds(table: BenchmarkSetup, threads: int) -> tuple[list[_Played], dict[str, str]]:
-    """Play all rounds; return them, and who was skipped."""
-    rivals = {name: path for name, path in table.contenders.items() if name != OURS}
+def _time_rounds(setup: BenchmarkSetup, threads: int) -> tuple[list[_TimedRound], dict[str, str]]:
+    """Time all rounds; return them, and the reasons of skipped runtimes."""
+    rivals = {name: path for name, path in setup.contenders.items() if name != OURS}
     obstacles = {name: _find_obstacle(name, path) for name, path in rivals.items()}
     skipped = {name: reason for name, reason in obstacles.items() if reason}
-    played: list[_Played] = []
-    order = list(table.contenders)
+    rounds: list[_TimedRound] = []
+    order = list(setup.contenders)
     runs = len(order) - len(skipped)
-    report = count_steps("runs timed", table.options.rounds * runs)
-    for place in range(table.options.rounds):
-        turns = _Turns(table, threads, report, place * runs)
-        timed = _time_round(turns, order, skipped)
+    report = count_steps("runs timed", setup.options.rounds * runs)
+    for place in range(setup.options.rounds):
+        timer = _RoundTimer(setup, threads, report, place * runs)
+        times = _time_round(timer, order, skipped)
         order.reverse()
-        played.append(_Played(timed, _find_worst_disturbance(timed, threads)))
-    return played, skipped
+        rounds.append(_TimedRound(times, _find_worst_disturbance(times, threads)))
+    return rounds, skipped
 
 
 @dataclass(frozen=True, slots=True)
-class _Turns:
-    """A round that is to be played."""
+class _RoundTimer:
+    """A round to be timed."""
 
-    table: BenchmarkSetup
+    setup: BenchmarkSetup
     threads: int
     report: ReportDone
     before: int
     """Runs of earlier rounds."""
 
-    def play(self, name: str) -> Timed:
-        """Time one contender. Raises StageError where it fails, or computes something else."""
-        inputs = self.table.inputs
-        found = time_contender(
-            name, self.table.contenders[name], inputs, self.table.options, self.threads
+    def time(self, name: str) -> Timed:
+        """Time one competitor. Raises StageError if it fails, or its outputs disagree."""
+        inputs = self.setup.inputs
+        timing = time_contender(
+            name, self.setup.contenders[name], inputs, self.setup.options, self.threads
         )
         if name != OURS and not RIVALS[name].trusted:
             wrong = find_disagreement(
@@ -113,56 +113,58 @@ class _Turns:
             )
             if wrong:
                 raise StageError(wrong)
-        return found
+        return timing
 
 
-def _time_round(turns: _Turns, order: Iterable[str], skipped: dict[str, str]) -> dict[str, Timed]:
-    """Time one contender after the other; a rival that fails is added to `skipped`."""
-    timed: dict[str, Timed] = {}
+def _time_round(
+    timer: _RoundTimer, order: Iterable[str], skipped: dict[str, str]
+) -> dict[str, Timed]:
+    """Time the competitors in order; a reference runtime that fails is added to `skipped`."""
+    times: dict[str, Timed] = {}
     for name in order:
         if name in skipped:
             continue
-        turns.report(turns.before + len(timed))
+        timer.report(timer.before + len(times))
         try:
-            timed[name] = turns.play(name)
+            times[name] = timer.time(name)
         except StageError as error:
             if name == OURS:
                 raise
             skipped[name] = str(error)
-    return timed
+    return times
 
 
-def _find_worst_disturbance(timed: Mapping[str, Timed], threads: int) -> Disturbance | None:
-    """Return what disturbed a round most."""
-    disturbances = (disturbance(timing.conditions, threads) for timing in timed.values())
+def _find_worst_disturbance(times: Mapping[str, Timed], threads: int) -> Disturbance | None:
+    """Return the largest disturbance of a round; None if there was none."""
+    disturbances = (disturbance(timing.conditions, threads) for timing in times.values())
     return max(filter(None, disturbances), key=lambda found: found.share, default=None)
 
 
 def _summarize_contenders(
-    played: Sequence[_Played], skipped: Collection[str]
+    rounds: Sequence[_TimedRound], skipped: Collection[str]
 ) -> dict[str, TimedContender]:
-    """Sum up the contenders, ours and those that were timed in every round."""
-    first = played[0].timed  # in the order of the table
+    """Summarize the competitors that were timed in every round."""
+    first = rounds[0].timed  # in the order of the setup
     return {
         name: TimedContender(
             name=name,
-            version=played[-1].timed[name].version,
-            latency=summarize_rounds([one.timed[name].seconds for one in played]),
+            version=rounds[-1].timed[name].version,
+            latency=summarize_rounds([one.timed[name].seconds for one in rounds]),
         )
         for name in first
         if name not in skipped
     }
 
 
-def _describe_disturbance(played: Sequence[_Played]) -> str:
-    """Say what disturbed most, and how often something did."""
-    disturbed = [one.worst for one in played if one.worst is not None]
-    worst = max(disturbed, key=lambda found: found.share)
-    return f"{worst} in {len(disturbed)} of {len(played)} rounds"
+def _describe_disturbance(rounds: Sequence[_TimedRound]) -> str:
+    """Describe the largest disturbance, and the number of disturbed rounds."""
+    disturbances = [one.worst for one in rounds if one.worst is not None]
+    worst = max(disturbances, key=lambda found: found.share)
+    return f"{worst} in {len(disturbances)} of {len(rounds)} rounds"
 
 
 def _find_obstacle(rival: str, model: Path) -> str | None:
-    """Return why a rival can not be timed on a model, or None."""
+    """Return why a reference runtime cannot run a model, or None."""
     if not model.exists():
         return "it runs ONNX models, and this is none"
     return RIVALS[rival].obstacle()

@@ -1,7 +1,6 @@
-"""How much processor time the control groups of this process let it take.
+"""The processor time quota of the control groups of this process.
 
-A container with a quota sees all processors of its host, and may use some of their time. The
-others are then nobody's business, however many threads a runtime starts.
+A container with a quota sees all processors of its host, and may use only some of their time.
 """
 
 from collections.abc import Iterator
@@ -14,13 +13,13 @@ _UNLIMITED: Final = ("max", "-1")
 
 
 def read_cpu_quota(groups: Path = GROUPS, root: Path = ROOT) -> float | None:
-    """Return as how many processors that is; None where nobody sets a limit, or says so."""
+    """Return the quota in processors; None without a limit."""
     limits = [limit for folder in folders("cpu", groups, root) for limit in _read_limits(folder)]
     return min(limits, default=None)
 
 
 def _read_limits(folder: Path) -> Iterator[float]:
-    """Yield the limit of a group, in the words of version 2 and of version 1."""
+    """Yield the limits of a group in processors, of cgroup version 2 and version 1."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             words = " ".join((folder / name).read_text("ascii") for name in names).split()

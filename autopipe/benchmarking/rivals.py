@@ -1,6 +1,6 @@
-"""The rivals: how each loads an ONNX model, in float32, with so many threads, at its fastest.
+"""The reference runtimes: how each loads an ONNX model in float32 with its fastest settings.
 
-Each runs in a process of its own (`contender.py`), and its package is imported there only.
+Each runs in a separate process (`contender.py`), and its package is imported only there.
 """
 
 import os
@@ -26,27 +26,27 @@ Run = Callable[[], Sequence[np.ndarray]]
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A runtime that a build is timed against."""
+    """A reference runtime of benchmarks."""
 
     module: str
     """Name of its Python module, which is the name of its distribution as well."""
     extra: str
     """Extra of autopipe that installs it."""
     prepare: Callable[[Path, Arrays, int], Run]
-    """Loads a model for these inputs and so many threads. Raises StageError, as the run does, where
-    it can not run the model."""
+    """Loads a model for these inputs and so many threads. Raises StageError, like the run, if it
+    cannot run the model."""
     trusted: bool = False
-    """Whether *verify* compares builds with its outputs, so that nobody has to ask again."""
+    """Whether *verify* already compares builds with its outputs."""
 
     def obstacle(self) -> str | None:
-        """Return why it can not be started, or None."""
+        """Return why it is not available, or None."""
         if find_spec(self.module):
             return None
         return f"it is not installed: pip install 'autopipe[{self.extra}]'"
 
 
 def _prepare_onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
-    """Its defaults are its fastest: all processors, each thread kept on one, where we have all."""
+    """Load a model with the default options, which pin threads, if all processors are available."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
@@ -61,9 +61,9 @@ def _prepare_onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
 
 
 def _prepare_openvino(model: Path, inputs: Arrays, threads: int) -> Run:
-    """Its default is bfloat16 where the processor has it; float32 is asked for.
+    """Load a model in float32: the default is bfloat16 on processors that have it.
 
-    Arrays are shared with it both ways, which saves two copies.
+    Inputs and outputs are shared with it, which saves two copies.
     """
     import openvino
 
@@ -79,17 +79,17 @@ def _prepare_openvino(model: Path, inputs: Arrays, threads: int) -> Run:
         raise StageError(_first_line(error)) from error
 
     def run() -> Sequence[np.ndarray]:
-        found = request.infer(inputs, share_inputs=True, share_outputs=True)
-        return [found[port] for port in range(len(found))]
+        outputs = request.infer(inputs, share_inputs=True, share_outputs=True)
+        return [outputs[port] for port in range(len(outputs))]
 
     return run
 
 
 def _prepare_mnn(model: Path, inputs: Arrays, threads: int) -> Run:
-    """Precision, power and memory are `high`: float32, no pauses, and copies of weights.
+    """Load a model with precision, power and memory `high`: float32, spinning, packed weights.
 
-    Its converter is called as the function of the wheel: the command `mnnconvert` installs a
-    package and sends what it was called with to the makers.
+    The converter is called as a function of the wheel: the command `mnnconvert` installs a package
+    and uploads its arguments.
     """
     import _tools
     import MNN
@@ -100,7 +100,7 @@ def _prepare_mnn(model: Path, inputs: Arrays, threads: int) -> Run:
     weights = {tensor.name for tensor in graph.initializer}
     names = [port.name for port in graph.input if port.name not in weights]
     outputs = [port.name for port in graph.output]
-    fixed = all(size.HasField("dim_value") for port in graph.input
+    is_static = all(size.HasField("dim_value") for port in graph.input
                 for size in port.type.tensor_type.shape.dim)  # fmt: skip
     options = {"backend": "CPU", "numThread": threads, **_MNN_MODES}
     with tempfile.TemporaryDirectory() as folder:
@@ -111,19 +111,19 @@ def _prepare_mnn(model: Path, inputs: Arrays, threads: int) -> Run:
             raise StageError("its converter refuses the model")
         module = nn.load_module_from_file(
             file, names, outputs, runtime_manager=nn.create_runtime_manager((options,)),
-            shape_mutable=not fixed, rearrange=True,
+            shape_mutable=not is_static, rearrange=True,
         )  # fmt: skip
-    given = {name: _to_mnn_input(inputs[name]) for name in names}
+    mnn_inputs = {name: _to_mnn_input(inputs[name]) for name in names}
     ports = {
         name: expr.placeholder(list(array.shape), expr.NCHW, getattr(expr, _MNN_TYPES[array.dtype]))
-        for name, array in given.items()
+        for name, array in mnn_inputs.items()
     }
 
     def run() -> Sequence[np.ndarray]:
         for name, port in ports.items():
-            port.write(given[name])
-        found = module.forward(list(ports.values()))
-        return [_to_nchw(expr, one).read() for one in found]
+            port.write(mnn_inputs[name])
+        results = module.forward(list(ports.values()))
+        return [_to_nchw(expr, one).read() for one in results]
 
     if not run():
         raise StageError(f"MNN {MNN.version()} gives no outputs")
@@ -138,7 +138,7 @@ _MNN_TYPES: Final = {
 
 
 def _to_mnn_input(array: np.ndarray) -> np.ndarray:
-    """Return an array as MNN takes it: bools and whole numbers of 64 bits are of 32 there."""
+    """Convert an input to a type of MNN: bool and int64 become int32."""
     if array.dtype in (np.int64, np.bool_):
         array = array.astype(np.int32)
     if array.dtype not in _MNN_TYPES:
@@ -146,9 +146,9 @@ def _to_mnn_input(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _to_nchw(expr: ModuleType, found: "Var") -> "Var":
-    """Return a result in the order of the model, and not in blocks of channels."""
-    return expr.convert(found, expr.NCHW) if found.data_format == expr.NC4HW4 else found
+def _to_nchw(expr: ModuleType, result: "Var") -> "Var":
+    """Convert a result from the blocked layout NC4HW4 to NCHW."""
+    return expr.convert(result, expr.NCHW) if result.data_format == expr.NC4HW4 else result
 
 
 def _first_line(error: Exception) -> str:
@@ -161,4 +161,4 @@ RIVALS: Final[Mapping[str, Rival]] = {
     "openvino": Rival("openvino", "openvino", _prepare_openvino),
     "mnn": Rival("MNN", "mnn", _prepare_mnn),
 }
-"""All rivals, by the name that the pipeline file has for them."""
+"""All reference runtimes, by their names in the pipeline file."""

@@ -1,1 +1,1 @@
-"""Which kernel of a build is the first that computes something else than it should."""
+"""Find the first kernel of a build that computes a wrong result."""

@@ -1,4 +1,4 @@
-"""What comparing every kernel call of a build showed, as a document."""
+"""The result of comparing every kernel call of a build, as a document."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from autopipe.artifacts.document import Part
 
 
 class CallDifference(Part, frozen=True):
-    """How far the outputs of a kernel call are from what they should be."""
+    """Errors of the outputs of a kernel call against the expected ones."""
 
     agrees: bool
     max_abs: float | None = None
@@ -14,7 +14,7 @@ class CallDifference(Part, frozen=True):
     max_rel: float | None = None
     """The same, relative to the largest expected value."""
     reason: str | None = None
-    """What is wrong, in words; null where it agrees."""
+    """Description of the error; null where it agrees."""
 
 
 class BisectedCall(Part, frozen=True):
@@ -30,7 +30,7 @@ class BisectedCall(Part, frozen=True):
     plain: CallDifference | None = None
     """Against the plain loops of the kernel, on the same inputs; null where these do not run."""
     tensor: str | None = None
-    """The value of the model that it makes, by its name; null where that is not known."""
+    """Name of the value of the model that it computes; null where that is not known."""
     reference: CallDifference | None = None
     """Against that value in the reference runtime; null where they cannot be compared."""
     sources: tuple[int, ...] = ()
@@ -38,12 +38,12 @@ class BisectedCall(Part, frozen=True):
 
 
 class Cause(StrEnum):
-    """Why a kernel is the first."""
+    """Why a kernel is the first wrong one."""
 
     LOOPS = "loops"
-    """It computes something else than its plain loops do."""
+    """Its result differs from that of its plain loops."""
     REFERENCE = "reference"
-    """It computes what its plain loops do, and the model leaves the reference runtime there."""
+    """It agrees with its plain loops, and is the first to differ from the reference runtime."""
     CRASH = "crash"
     """It does not return."""
 
@@ -56,13 +56,13 @@ class Bisection(Part, frozen=True):
     sizes: dict[str, int]
     """Of dynamic dimensions."""
     wrong: tuple[str, ...]
-    """What is wrong with outputs of the model on these inputs, in words."""
+    """Errors of the model's outputs on these inputs, described."""
     library: str
     calls: tuple[BisectedCall, ...]
     runtime: str | None = None
-    """What computed the values that calls are compared with; null where nothing did."""
+    """The runtime that computed the reference values; null where there are none."""
     notes: tuple[str, ...] = ()
-    """What could not be compared, and why."""
+    """Comparisons that were not possible, and why."""
     first: int | None = None
     """Position of the first call that is wrong."""
     cause: Cause | None = None

@@ -1,4 +1,4 @@
-"""A folder that holds a kernel call: inputs, outputs, the library, and a script that repeats it."""
+"""A folder with one kernel call: inputs, outputs, the library, and a script that repeats it."""
 
 import shutil
 import time
@@ -18,9 +18,9 @@ INPUTS, EXPECTED, ACTUAL = "inputs.npz", "expected.npz", "actual.npz"
 LOOPS: Final = "kernel.txt"
 _BFLOAT16: Final = "bfloat16"
 _SECONDS: Final = 1.0
-"""For how long a kernel is timed."""
+"""Duration of the timing of a kernel."""
 
-_SCRIPT: Final = '''"""Calls a kernel on saved inputs; prints how far it is off, or its time."""
+_SCRIPT: Final = '''"""Call a kernel on saved inputs; print the error of its outputs or its time."""
 
 import sys
 from pathlib import Path
@@ -53,20 +53,20 @@ class SavedCall(ArtifactDocument, frozen=True):
     outputs: int
     """How many of the last tensors it writes."""
     timed: bool
-    """Whether its time is what counts."""
+    """Whether `reproduce.py` measures its time."""
 
 
-def describe_arguments(given: Sequence[Any]) -> tuple[Argument, ...]:
-    """Return how a kernel is called, of what the machine gives it."""
+def describe_arguments(arguments: Sequence[Any]) -> tuple[Argument, ...]:
+    """Describe the arguments of a kernel call: shape and dtype of tensors, value of sizes."""
     return tuple(
         Argument(size=int(one)) if isinstance(one, int)
         else Argument(shape=tuple(map(int, one.shape)), dtype=str(one.dtype))
-        for one in given
+        for one in arguments
     )  # fmt: skip
 
 
 def save_call(folder: Path, call: SavedCall, build: Path, loops: str) -> None:
-    """Write all but the arrays. Raises StoreError."""
+    """Write all files of the folder except the arrays. Raises StoreError."""
     try:
         for name in (INPUTS, EXPECTED, ACTUAL):
             (folder / name).unlink(missing_ok=True)
@@ -92,49 +92,49 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def repeat_call(folder: Path) -> int:
-    """Call the kernel of a folder, print how far its outputs are off or how long it takes.
+    """Call the kernel of a folder and print the error of its outputs or its time.
 
     Returns 1 where outputs differ from the expected ones by more than is allowed, else 0.
     """
     call = SavedCall.read(folder)
     kernel = load_kernel(folder / call.library, call.kernel)
     use_threads(call.threads)
-    stored = _load_arrays(folder / INPUTS)
-    arrays, given = [], list[object]()
+    stored_inputs = _load_arrays(folder / INPUTS)
+    arrays, call_arguments = [], list[object]()
     for at, argument in enumerate(call.arguments):
         if argument.dtype is None:
-            given.append(argument.size)
+            call_arguments.append(argument.size)
             continue
         kind = np.uint16 if argument.dtype == _BFLOAT16 else np.dtype(argument.dtype)
         array = allocate_aligned(argument.shape, kind)
-        array[...] = stored.get(str(at), 0)
+        array[...] = stored_inputs.get(str(at), 0)
         arrays.append(array)
-        given.append(as_tensor(array, bfloat16=argument.dtype == _BFLOAT16))
-    kernel(*given)
-    made = [array.copy() for array in arrays[-call.outputs :]]
+        call_arguments.append(as_tensor(array, bfloat16=argument.dtype == _BFLOAT16))
+    kernel(*call_arguments)
+    outputs = [array.copy() for array in arrays[-call.outputs :]]
     print(f"{call.kernel}: {', '.join(call.nodes) or 'no node is known'}")  # noqa: T201 - what it is for
     if call.timed:
-        seconds = _measure_min_seconds(kernel, given)
+        seconds = _measure_min_seconds(kernel, call_arguments)
         print(f"{seconds * 1e6:.1f} us a call on {call.threads} threads")  # noqa: T201
     if not (folder / EXPECTED).exists():
         return 0
-    expected = _load_arrays(folder / EXPECTED)
-    wanted = [_as_floats(expected[str(at)], call, at) for at in range(call.outputs)]
-    found = [_as_floats(array, call, at) for at, array in enumerate(made)]
-    difference = measure_difference(wanted, found)
+    stored_outputs = _load_arrays(folder / EXPECTED)
+    expected_arrays = [_as_floats(stored_outputs[str(at)], call, at) for at in range(call.outputs)]
+    actual_arrays = [_as_floats(array, call, at) for at, array in enumerate(outputs)]
+    difference = measure_difference(expected_arrays, actual_arrays)
     print(describe_errors(difference.max_abs, difference.max_rel))  # noqa: T201
     return 0 if difference.agrees else 1
 
 
 def describe_errors(largest: float | None, relative: float | None) -> str:
-    """Return the errors of a kernel in words."""
+    """Format the largest absolute and relative error of a kernel."""
     if largest is None or relative is None:
         return "its outputs are not finite, or not those that are expected"
     return f"largest error {largest:.6g}, {relative:.3g} of the largest expected value"
 
 
 def _as_floats(array: np.ndarray, call: SavedCall, at: int) -> np.ndarray:
-    """Return an output in numbers: bfloat16 is stored as the upper half of float32."""
+    """Convert an output to float32 if it is bfloat16, which is stored as uint16."""
     tensors = [one for one in call.arguments if one.dtype is not None]
     if tensors[len(tensors) - call.outputs + at].dtype != _BFLOAT16:
         return array
@@ -142,15 +142,15 @@ def _as_floats(array: np.ndarray, call: SavedCall, at: int) -> np.ndarray:
 
 
 def _load_arrays(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as stored:
-        return dict(stored)
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
 
 
-def _measure_min_seconds(kernel: Callable[..., object], given: Sequence[object]) -> float:
-    """Return the least time of a call."""
-    end, least = time.perf_counter() + _SECONDS, float("inf")
+def _measure_min_seconds(kernel: Callable[..., object], arguments: Sequence[object]) -> float:
+    """Return the minimum time of a call in seconds."""
+    end, minimum = time.perf_counter() + _SECONDS, float("inf")
     while time.perf_counter() < end:
-        begun = time.perf_counter()
-        kernel(*given)
-        least = min(least, time.perf_counter() - begun)
-    return least
+        start = time.perf_counter()
+        kernel(*arguments)
+        minimum = min(minimum, time.perf_counter() - start)
+    return minimum

@@ -1,4 +1,4 @@
-"""Which value of an ONNX model a kernel call makes, by the nodes that it computes."""
+"""Map kernel calls to the values of an ONNX model that they compute, by their nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ from autopipe.artifacts.model_nodes import KernelCall
 
 @dataclass(frozen=True, slots=True)
 class GraphValues:
-    """The nodes of the outer graph of a model, in its order, and who reads their outputs."""
+    """The nodes of the outer graph of a model, in its order, and the readers of their outputs."""
 
     outputs: tuple[tuple[str, ...], ...]
-    """What each node makes."""
+    """Names of the outputs of each node."""
     readers: dict[str, frozenset[int]]
     """Positions of the nodes that read a value."""
     results: frozenset[str]
@@ -36,21 +36,21 @@ class GraphValues:
         )
 
     def of_calls(self, sites: Sequence[KernelCall]) -> list[tuple[str, ...]]:
-        """Return for each call of a run the values that it may make; none where that is not known.
+        """Return the values that each call of a run may compute; none where that is not known.
 
-        Of several calls for one node, the last makes what the node makes.
+        Of several calls for one node, the last computes the output of the node.
         """
         last = {node: at for at, site in enumerate(sites) if not site.added for node in site.nodes}
-        found = []
+        values = []
         for at, site in enumerate(sites):
-            own = frozenset() if site.added else frozenset(site.nodes)
-            found.append(
-                tuple(self._list_leaving_values(own) if all(last[n] == at for n in own) else ())
+            nodes = frozenset() if site.added else frozenset(site.nodes)
+            values.append(
+                tuple(self._list_leaving_values(nodes) if all(last[n] == at for n in nodes) else ())
             )
-        return found
+        return values
 
     def _list_leaving_values(self, nodes: frozenset[int]) -> Iterable[str]:
-        """Yield the values that nodes make and others read, or that the model returns."""
+        """Yield outputs of the nodes that other nodes read, or that the model returns."""
         for node in sorted(nodes):
             for name in self.outputs[node] if node < len(self.outputs) else ():
                 if name in self.results or self.readers.get(name, frozenset()) - nodes:
@@ -58,7 +58,7 @@ class GraphValues:
 
 
 def _read_by(node: object) -> Iterable[str]:
-    """Yield what a node reads, its inner graphs included."""
+    """Yield the names of the inputs of a node, those of its inner graphs included."""
     yield from filter(None, node.input)  # type: ignore[attr-defined]  # onnx has no types
     for attribute in node.attribute:  # type: ignore[attr-defined]
         for graph in (attribute.g, *attribute.graphs):

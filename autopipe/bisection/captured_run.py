@@ -1,4 +1,4 @@
-"""Runs a loaded library and keeps what its kernels are given and make."""
+"""Runs a loaded library and records the inputs and outputs of its kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,31 +26,31 @@ class CapturedCall:
     outputs: "tuple[Tensor, ...]"
     """Copies of the tensors that it wrote."""
     sources: tuple[int, ...]
-    """Positions of the calls that wrote what it reads."""
+    """Positions of the calls that wrote its inputs."""
 
 
 class OutputRecorder:
-    """Keeps the outputs of each kernel call, and from which calls its inputs are."""
+    """Records the outputs of each kernel call, and which calls its inputs are from."""
 
-    def __init__(self, outputs: Outputs, begun: Callable[[str], None]) -> None:
-        """Tell `begun` the symbol of each kernel before it is called."""
-        self._outputs, self._begun = outputs, begun
+    def __init__(self, outputs: Outputs, on_begin: Callable[[str], None]) -> None:
+        """Call `on_begin` with the symbol of each kernel before it runs."""
+        self._outputs, self._begun = outputs, on_begin
         self._writers: dict[int, int] = {}
         self.calls: list[CapturedCall] = []
 
-    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
-        """Make a call of a kernel here, and copy its outputs."""
+    def begin(self, function: Callable[..., object], symbol: str, arguments: Sequence[Any]) -> bool:
+        """Call a kernel, and copy its outputs."""
         if symbol not in self._outputs:
             return False
         self._begun(symbol)
-        tensors = select_tensors(given)
+        tensors = select_tensors(arguments)
         count = self._outputs[symbol]
         read = {self._writers.get(one.data_ptr()) for one in tensors[:-count]}
-        function(*given)
-        written = tensors[-count:]
-        self._writers |= {one.data_ptr(): len(self.calls) for one in written}
+        function(*arguments)
+        output_tensors = tensors[-count:]
+        self._writers |= {one.data_ptr(): len(self.calls) for one in output_tensors}
         sources = tuple(sorted(at for at in read if at is not None))
-        self.calls.append(CapturedCall(symbol, tuple(map(copy_tensor, written)), sources))
+        self.calls.append(CapturedCall(symbol, tuple(map(copy_tensor, output_tensors)), sources))
         return True
 
     def end(self, symbol: str) -> None:
@@ -58,26 +58,28 @@ class OutputRecorder:
 
 
 class CallRecorder:
-    """Keeps what one kernel call is given, and what it makes."""
+    """Records the inputs and outputs of one kernel call."""
 
     def __init__(
         self, outputs: Outputs, position: int, ready: Callable[[str, Sequence[Any]], None]
     ) -> None:
-        """Tell `ready` the symbol of the call at this position, and what it is given, before it."""
+        """Call `ready` with symbol and arguments before the call at this position runs."""
         self._outputs, self._ready = outputs, ready
         self._left = position
         self.made: list[Tensor] = []
 
-    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
-        """Make the call at the position here, and copy its outputs."""
+    def begin(self, function: Callable[..., object], symbol: str, arguments: Sequence[Any]) -> bool:
+        """Run the call at the position, and copy its outputs."""
         if symbol not in self._outputs:
             return False
         self._left -= 1
         if self._left != -1:
             return False
-        self._ready(symbol, given)
-        function(*given)
-        self.made = [copy_tensor(one) for one in select_tensors(given)[-self._outputs[symbol] :]]
+        self._ready(symbol, arguments)
+        function(*arguments)
+        self.made = [
+            copy_tensor(one) for one in select_tensors(arguments)[-self._outputs[symbol] :]
+        ]
         return True
 
     def end(self, symbol: str) -> None:
@@ -91,7 +93,7 @@ def run_watched(
     *,
     generic: bool = False,
 ) -> None:
-    """Run a model that was never run before, each of its libraries under a watch of its own.
+    """Run a model for the first time, with a separate watch for each of its libraries.
 
     With `generic`, the library for every size runs.
     """
@@ -108,13 +110,13 @@ def run_watched(
             set_watch(machine, None)
 
 
-def select_tensors(given: Sequence[Any]) -> "list[Tensor]":
+def select_tensors(arguments: Sequence[Any]) -> "list[Tensor]":
     """Return the tensors among the arguments of a kernel; others are sizes."""
-    return [one for one in given if hasattr(one, "data_ptr")]
+    return [one for one in arguments if hasattr(one, "data_ptr")]
 
 
 def copy_tensor(tensor: "Tensor") -> "Tensor":
-    """Return a copy of a tensor, whose memory the machine uses again."""
+    """Copy a tensor whose memory the virtual machine reuses."""
     import tvm
 
     return tensor.copyto(tvm.cpu())

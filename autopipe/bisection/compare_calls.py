@@ -1,4 +1,4 @@
-"""Runs a build and compares each kernel call, as the main program of a child process."""
+"""Runs a build and compares each kernel call: the main program of a child process."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,10 +65,10 @@ class _Job:
     def of(cls, request: call.Answer) -> "_Job":
         """Read the artifacts."""
         build, lower = (Path(request["artifacts"][stage]) for stage in ("build", "lower"))
-        sized = SizedModules.within(lower).modules
-        libraries = {"": LIBRARY, **{one.label: one.library for one in sized}}
-        lowered = module_io.load_lowered(lower)
-        modules = {libraries[label]: module for label, module in lowered.items()}
+        sized_modules = SizedModules.within(lower).modules
+        libraries = {"": LIBRARY, **{one.label: one.library for one in sized_modules}}
+        lowered_modules = module_io.load_lowered(lower)
+        modules = {libraries[label]: module for label, module in lowered_modules.items()}
         return cls(request, BuiltLibrary.read(build), NodeMap.read(build), modules)
 
     def folder(self, stage: str) -> Path:
@@ -83,17 +83,17 @@ class _Job:
         return PreparedRun(model)
 
     def arguments(self) -> list[object]:
-        """Return what `main` takes before its weights."""
+        """Return the arguments of `main` that precede its weights."""
         arrays = load_file(self.request["inputs"])
         tensors = [tvm.runtime.tensor(arrays[port.name]) for port in self.built.inputs]
         return [*tensors, *make_size_arguments(self.built, arrays)]
 
     def outputs(self, library: str) -> dict[str, int]:
         """Return how many outputs each kernel of a library has."""
-        known = count_outputs(self.lowered[library])
+        output_counts = count_outputs(self.lowered[library])
         bodies = self.nodes.named(library).functions
         calls = [one.kernel for body in bodies for one in body.calls]
-        return {name: known.get(name.removesuffix(PACKED), 1) for name in calls}
+        return {name: output_counts.get(name.removesuffix(PACKED), 1) for name in calls}
 
     def loops(self, library: str, kernel: str) -> tvm.tirx.PrimFunc | None:
         """Return the plain loops of a kernel; None for one that only the build has."""
@@ -105,48 +105,48 @@ class _Job:
         """Return which engine scheduled a kernel on which implementation."""
         loops = self.loops(library, kernel)
         identity = None if loops is None else make_workload(loops).identity
-        found = (one for one in self.built.tasks if one.workload == identity)
-        return next((f"{one.engine} on {one.implementation}" for one in found), "the compiler")
+        candidates = (one for one in self.built.tasks if one.workload == identity)
+        return next((f"{one.engine} on {one.implementation}" for one in candidates), "the compiler")
 
 
 def _compare_calls(job: _Job) -> call.Answer:
-    """Compare all calls, find the first that is wrong, and save it where a folder is named."""
+    """Compare all calls, find the first wrong one, and save it if the request names a folder."""
     recorders: dict[str, OutputRecorder] = {}
     with Path(job.request["progress"]).open("ab", buffering=0) as progress:
 
         def watch(library: str) -> OutputRecorder:
-            told = partial(_log_call, progress, library)
-            recorders[library] = OutputRecorder(job.outputs(library), told)
+            on_begin = partial(_log_call, progress, library)
+            recorders[library] = OutputRecorder(job.outputs(library), on_begin)
             return recorders[library]
 
         run = job.run(watch)
         progress.write(b"done\n")
     library, target = run.library, job.built.target
-    recorded = recorders[library].calls
+    captured_calls = recorders[library].calls
     weights = ModelWeights(job.folder("import"), job.folder("optimize"), target["num_cores"])
     twin = PlainTwin(job.lowered[library], weights, make_target(target))
-    loops = twin.compare(job.arguments(), recorded)
-    sites = match_sites([one.kernel for one in recorded], job.nodes.named(library))
+    loops = twin.compare(job.arguments(), captured_calls)
+    sites = match_sites([one.kernel for one in captured_calls], job.nodes.named(library))
     values = _ReferenceValues.of(job, sites)
     calls = []
-    for at, (site, one) in enumerate(zip(sites, recorded, strict=True)):
-        compared = loops.get(at)
+    for at, (site, captured) in enumerate(zip(sites, captured_calls, strict=True)):
+        loops_result = loops.get(at)
         calls.append(
             BisectedCall(
-                kernel=one.kernel,
+                kernel=captured.kernel,
                 nodes=name_nodes(job.nodes, site),
                 added=site.added,
-                scheduled=job.scheduled(library, one.kernel),
-                sources=one.sources,
-                plain=None if compared is None else compared.difference,
-                **values.compare(at, one),
+                scheduled=job.scheduled(library, captured.kernel),
+                sources=captured.sources,
+                plain=None if loops_result is None else loops_result.difference,
+                **values.compare(at, captured),
             )
         )
     first, cause = find_first(calls, wrong_outputs=bool(job.request["wrong"]))
     if first is not None and job.request["to"]:
         by_loops = cause is Cause.LOOPS
-        expected = loops[first].expected if by_loops else values.expected(first)
-        _save_call(job, first, calls[first].nodes, expected)
+        expected_outputs = loops[first].expected if by_loops else values.expected(first)
+        _save_call(job, first, calls[first].nodes, expected_outputs)
     return {
         "library": library, "calls": [one.document() for one in calls],
         "first": first, "cause": cause,
@@ -158,7 +158,7 @@ def _log_call(progress: BinaryIO, library: str, kernel: str) -> None:
 
 
 class _ReferenceValues:
-    """Values of the model that calls make, as the reference runtime computes them."""
+    """Values of the model that calls compute, as the reference runtime computes them."""
 
     def __init__(
         self, file: Path | None, names: Sequence[tuple[str, ...]], *, coarse: bool
@@ -168,7 +168,7 @@ class _ReferenceValues:
 
     @classmethod
     def of(cls, job: _Job, sites: Sequence[KernelCall]) -> "_ReferenceValues":
-        """Return the values for the calls of a run; there are none without a file of them."""
+        """Read the values for the calls of a run; none if the request has no file of values."""
         steps = ImportedModel.read(job.folder("import")).promises.rounds_to_steps
         coarse = bool(job.built.rounded or job.built.short or steps)
         if job.request["values"] is None:
@@ -176,36 +176,36 @@ class _ReferenceValues:
         names = GraphValues.read(job.folder("import") / MODEL).of_calls(sites)
         return cls(Path(job.request["values"]), names, coarse=coarse)
 
-    def compare(self, at: int, captured: CapturedCall) -> dict[str, Any]:
-        """Return fields of a call: the value it makes and its difference, the least if of more."""
-        found: list[tuple[float, str, Any, np.ndarray]] = []
-        for name in self._names[at] if len(captured.outputs) == 1 else ():
+    def compare(self, at: int, call: CapturedCall) -> dict[str, Any]:
+        """Compare a call with its reference value; of several values, with the nearest one."""
+        candidates: list[tuple[float, str, Any, np.ndarray]] = []
+        for name in self._names[at] if len(call.outputs) == 1 else ():
             value = self._read(name)
-            ours = captured.outputs[0].numpy()
+            ours = call.outputs[0].numpy()
             best = None if value is None else measure_value(value, ours, coarse=self._coarse)
             if best is not None:
                 size = best[0].max_rel
-                found.append((np.inf if size is None else size, name, *best))
-        if not found:
+                candidates.append((np.inf if size is None else size, name, *best))
+        if not candidates:
             return {}
-        _, name, difference, laid_out = min(found, key=lambda one: one[0])
+        _, name, difference, laid_out = min(candidates, key=lambda one: one[0])
         if not difference.agrees:
             self._expected[at] = laid_out
         return {"tensor": name, "reference": difference}
 
     def expected(self, at: int) -> tuple[np.ndarray, ...]:
-        """Return the value that differs from what a call makes, in the layout of the call."""
+        """Return the reference value of a wrong call, in the layout of its output."""
         return (self._expected[at],)
 
     def _read(self, name: str) -> np.ndarray | None:
-        with safe_open(self._file, framework="np") as stored:
-            return stored.get_tensor(name) if name in stored.keys() else None  # noqa: SIM118 - no mapping
+        with safe_open(self._file, framework="np") as file:
+            return file.get_tensor(name) if name in file.keys() else None  # noqa: SIM118 - no mapping
 
 
 def _save_call(
-    job: _Job, position: int, nodes: tuple[str, ...], expected: Sequence[np.ndarray] = ()
+    job: _Job, position: int, nodes: tuple[str, ...], expected_outputs: Sequence[np.ndarray] = ()
 ) -> call.Answer:
-    """Write a folder with the call at a position: its inputs before it is made."""
+    """Write a folder with the call at a position; its inputs are written before it runs."""
     folder = Path(job.request["to"])
     recorders: dict[str, CallRecorder] = {}
 
@@ -218,25 +218,25 @@ def _save_call(
     save_arrays(
         folder / ACTUAL, _number_arrays([one.numpy() for one in recorders[run.library].made])
     )
-    if expected:
-        save_arrays(folder / EXPECTED, _number_arrays(expected))
+    if expected_outputs:
+        save_arrays(folder / EXPECTED, _number_arrays(expected_outputs))
     return {}
 
 
 def _save_call_inputs(
-    job: _Job, library: str, nodes: tuple[str, ...], kernel: str, given: Sequence[Any]
+    job: _Job, library: str, nodes: tuple[str, ...], kernel: str, arguments: Sequence[Any]
 ) -> None:
-    """Write how a call is made, and its inputs: it may never return."""
+    """Write the arguments of a call before it runs, because it may crash."""
     folder, count = Path(job.request["to"]), job.outputs(library)[kernel]
     loops = job.loops(library, kernel)
-    saved = SavedCall(
+    saved_call = SavedCall(
         kernel=kernel, library=library, nodes=nodes, threads=job.built.threads,
-        arguments=describe_arguments(given), outputs=count, timed=bool(job.request["timed"]),
+        arguments=describe_arguments(arguments), outputs=count, timed=bool(job.request["timed"]),
     )  # fmt: skip
     script = "" if loops is None else loops.script()
-    save_call(folder, saved, job.folder("build"), script)
-    places = [at for at, one in enumerate(given) if not isinstance(one, int)]
-    inputs = {str(at): given[at].numpy() for at in places[:-count]}
+    save_call(folder, saved_call, job.folder("build"), script)
+    places = [at for at, one in enumerate(arguments) if not isinstance(one, int)]
+    inputs = {str(at): arguments[at].numpy() for at in places[:-count]}
     save_arrays(folder / INPUTS, inputs)
 
 

@@ -1,4 +1,4 @@
-"""How far arrays are apart, and in which layout a kernel holds a value of the model."""
+"""Errors between arrays, and the layout in which a kernel holds a value of the model."""
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
@@ -17,15 +17,18 @@ _AXES: Final = 5
 
 
 def measure_difference(
-    expected: Sequence[np.ndarray], found: Sequence[np.ndarray], *, coarse: bool = False
+    expected_arrays: Sequence[np.ndarray],
+    actual_arrays: Sequence[np.ndarray],
+    *,
+    coarse: bool = False,
 ) -> CallDifference:
-    """Return how far outputs are from what is expected, and whether that is little."""
-    dtypes = {str(array.dtype) for array in expected}
-    allowed = max((_TOLERANCE.get(dtype, _COARSE) for dtype in dtypes), default=_COARSE)
-    errors = [_compute_errors(*pair) for pair in zip(expected, found, strict=True)]
+    """Compute the largest errors of outputs, and whether they are within tolerance."""
+    dtypes = {str(array.dtype) for array in expected_arrays}
+    tolerance = max((_TOLERANCE.get(dtype, _COARSE) for dtype in dtypes), default=_COARSE)
+    errors = [_compute_errors(*pair) for pair in zip(expected_arrays, actual_arrays, strict=True)]
     largest = max((one for one, _ in errors), default=0.0)
     relative = max((one for _, one in errors), default=0.0)
-    agrees = relative <= (_COARSE if coarse else allowed)
+    agrees = relative <= (_COARSE if coarse else tolerance)
     reason = None if agrees else f"off by up to {largest:.3g}, {relative:.3g} of the largest value"
     return CallDifference(
         agrees=agrees, max_abs=_to_finite(largest), max_rel=_to_finite(relative), reason=reason
@@ -33,54 +36,54 @@ def measure_difference(
 
 
 def measure_value(
-    value: np.ndarray, found: np.ndarray, *, coarse: bool = False
+    value: np.ndarray, actual: np.ndarray, *, coarse: bool = False
 ) -> tuple[CallDifference, np.ndarray] | None:
-    """Compare an output of a kernel with a value of the model in all layouts that it may have.
+    """Compare an output of a kernel with a value of the model in every layout of equal shape.
 
     Returns the smallest difference, and the value in that layout; None where none fits.
     """
     best: tuple[CallDifference, np.ndarray] | None = None
-    for laid_out in _list_transposed(value, found.shape):
-        difference = measure_difference([laid_out], [found], coarse=coarse)
+    for laid_out in _list_transposed(value, actual.shape):
+        difference = measure_difference([laid_out], [actual], coarse=coarse)
         if best is None or _find_error_size(difference) < _find_error_size(best[0]):
             best = difference, laid_out
         if difference.agrees:
             return best
-    if best is None and value.size == found.size:
-        flat = value.reshape(found.shape)
-        difference = measure_difference([flat], [found], coarse=coarse)
+    if best is None and value.size == actual.size:
+        flat = value.reshape(actual.shape)
+        difference = measure_difference([flat], [actual], coarse=coarse)
         return (difference, flat) if difference.agrees else None  # it may be in any order
     return best
 
 
 def _list_transposed(value: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Yield an array in all orders of its axes in which it has a shape, but for axes of 1."""
-    wanted = tuple(size for size in shape if size != 1)
-    squeezed = value.squeeze()
-    if sorted(squeezed.shape) != sorted(wanted):
+    """Yield the transpositions of an array that have a shape, ignoring axes of size 1."""
+    target_shape = tuple(size for size in shape if size != 1)
+    squeezed_value = value.squeeze()
+    if sorted(squeezed_value.shape) != sorted(target_shape):
         return
-    if squeezed.ndim > _AXES:
-        if squeezed.shape == wanted:
-            yield squeezed.reshape(shape)
+    if squeezed_value.ndim > _AXES:
+        if squeezed_value.shape == target_shape:
+            yield squeezed_value.reshape(shape)
         return
-    for order in permutations(range(squeezed.ndim)):
-        turned = squeezed.transpose(order)
-        if turned.shape == wanted:
-            yield turned.reshape(shape)
+    for order in permutations(range(squeezed_value.ndim)):
+        transposed = squeezed_value.transpose(order)
+        if transposed.shape == target_shape:
+            yield transposed.reshape(shape)
 
 
-def _compute_errors(expected: np.ndarray, found: np.ndarray) -> tuple[float, float]:
+def _compute_errors(expected_array: np.ndarray, actual_array: np.ndarray) -> tuple[float, float]:
     """Return the largest error, and the same relative to the largest expected value."""
-    if expected.shape != found.shape:
+    if expected_array.shape != actual_array.shape:
         return float("inf"), float("inf")
-    theirs, ours = (array.astype(np.float64) for array in (expected, found))
-    known = np.isfinite(theirs)
+    expected, actual = (array.astype(np.float64) for array in (expected_array, actual_array))
+    finite = np.isfinite(expected)
     with np.errstate(all="ignore"):
-        same = (theirs == ours) | (np.isnan(theirs) & np.isnan(ours))
-        error = np.where(same, 0.0, np.abs(theirs - ours))
+        equal = (expected == actual) | (np.isnan(expected) & np.isnan(actual))
+        error = np.where(equal, 0.0, np.abs(expected - actual))
     error[~np.isfinite(error)] = np.inf
     largest = float(error.max(initial=0.0))
-    scale = float(np.abs(theirs[known]).max(initial=0.0))
+    scale = float(np.abs(expected[finite]).max(initial=0.0))
     return largest, largest / scale if scale else (float("inf") if largest else 0.0)
 
 

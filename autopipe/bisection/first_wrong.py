@@ -1,4 +1,4 @@
-"""Which call is the first that is wrong, of what comparing each of them showed."""
+"""Find the first wrong call in the comparisons of all calls."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ from autopipe.bisection.bisection import BisectedCall, Cause
 def find_first(
     calls: Sequence[BisectedCall], *, wrong_outputs: bool
 ) -> tuple[int, Cause] | tuple[None, None]:
-    """Return the position of the first wrong call, and why it is that.
+    """Return the position of the first wrong call, and its cause.
 
-    Where all outputs of the model are right, what differs from the reference is a value that a
-    rewrite of the graph has changed, such as one with a scale folded into it.
+    Where all outputs of the model are right, a difference from the reference is due to a rewrite
+    of the graph, such as a scale folded into the value, and is no error.
     """
     loops = next((at for at, one in enumerate(calls) if one.plain and not one.plain.agrees), None)
-    left = _find_first_differing(calls) if wrong_outputs else None
-    if left is not None and (loops is None or left < loops):
-        return left, Cause.REFERENCE
+    differing = _find_first_differing(calls) if wrong_outputs else None
+    if differing is not None and (loops is None or differing < loops):
+        return differing, Cause.REFERENCE
     return (None, None) if loops is None else (loops, Cause.LOOPS)
 
 
 def _find_first_differing(calls: Sequence[BisectedCall]) -> int | None:
-    """Return the first call that differs from the reference and hands that on.
+    """Return the first call that differs from the reference and whose readers differ, too.
 
-    Of the nearest calls behind it that can be compared, one has to differ, too: where all of them
-    agree, it is the value of another place in the graph that it was compared with.
+    Of the nearest later calls that can be compared, one has to differ: where all of them agree,
+    the call was compared with the value of another place in the graph.
     """
     readers: dict[int, list[int]] = defaultdict(list)
     for at, call in enumerate(calls):
@@ -43,16 +43,16 @@ def _find_first_differing(calls: Sequence[BisectedCall]) -> int | None:
 def _list_nearest_verdicts(
     at: int, calls: Sequence[BisectedCall], readers: dict[int, list[int]]
 ) -> list[bool]:
-    """Return whether the nearest calls behind one that can be compared agree."""
-    waiting, seen, found = list(readers[at]), {at}, []
+    """Return for each of the nearest readers with a reference whether it agrees."""
+    waiting, visited, verdicts = list(readers[at]), {at}, []
     while waiting:
         reader = waiting.pop()
-        if reader in seen:
+        if reader in visited:
             continue
-        seen.add(reader)
-        compared = calls[reader].reference
-        if compared is None:
+        visited.add(reader)
+        reference = calls[reader].reference
+        if reference is None:
             waiting += readers[reader]
         else:
-            found.append(compared.agrees)
-    return found
+            verdicts.append(reference.agrees)
+    return verdicts

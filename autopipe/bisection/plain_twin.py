@@ -1,7 +1,7 @@
-"""The same model without schedules: each kernel as plain loops, called like that of a build.
+"""The model without schedules: each kernel as plain loops, called in step with the build.
 
-It runs step by step beside what a build made. Each kernel is called on what the *build* computed
-before it, so that a kernel is judged alone:
+Each kernel is called on the outputs that the *build* computed before it, so that errors do not
+propagate:
 
     build    conv -> a'    relu(a') -> b'
     twin     conv -> a     relu(a') -> b        a' against a, b' against b
@@ -36,88 +36,92 @@ _CAPTURED = "captured"
 
 @dataclass(slots=True)
 class LoopsResult:
-    """What comparing a kernel call with its plain loops showed."""
+    """Result of comparing a kernel call with its plain loops."""
 
     difference: CallDifference
     expected: tuple[np.ndarray, ...] = ()
-    """What the loops make, where that is something else."""
+    """Outputs of the loops, where they differ."""
 
 
-def count_outputs(lowered: tvm.IRModule) -> dict[str, int]:
+def count_outputs(module: tvm.IRModule) -> dict[str, int]:
     """Return how many outputs each kernel of a lowered module has."""
-    found = {}
-    for _, function in graph_functions(lowered):
+    counts = {}
+    for _, function in graph_functions(module):
         for binding in list_bindings(function):
             if (name := find_callee(binding.value)) is not None:
-                made = binding.value.ty_args[0]
-                found[name] = len(made.fields) if isinstance(made, tvm.ir.TupleType) else 1
-    return found
+                output_type = binding.value.ty_args[0]
+                counts[name] = (
+                    len(output_type.fields) if isinstance(output_type, tvm.ir.TupleType) else 1
+                )
+    return counts
 
 
 class PlainTwin:
     """A lowered module, compiled as it is."""
 
     def __init__(
-        self, lowered: tvm.IRModule, weights: ModelWeights, target: tvm.target.Target
+        self, lowered_module: tvm.IRModule, weights: ModelWeights, target: tvm.target.Target
     ) -> None:
-        """Compile it. Raises StageError for what can not be compiled."""
-        self._lowered, self._target = lowered, target
-        self._outputs: Outputs = count_outputs(lowered)
-        built = build_library(reorder_reductions(lowered), {}, plain_target())
-        self._machine = relax.VirtualMachine(built.executable, tvm.cpu()).module
-        packed = weights.pack(built.packing)
-        self._weights = [tvm.runtime.tensor(array) for array in packed]  # aligned, as kernels trust
+        """Compile the module. Raises StageError if that is not possible."""
+        self._lowered, self._target = lowered_module, target
+        self._outputs: Outputs = count_outputs(lowered_module)
+        library = build_library(reorder_reductions(lowered_module), {}, plain_target())
+        self._machine = relax.VirtualMachine(library.executable, tvm.cpu()).module
+        packed_weights = weights.pack(library.packing)
+        self._weights = [
+            tvm.runtime.tensor(array) for array in packed_weights
+        ]  # aligned, as kernels trust
 
     def compare(
-        self, given: Sequence[Any], calls: Sequence[CapturedCall]
+        self, arguments: Sequence[Any], calls: Sequence[CapturedCall]
     ) -> dict[int, LoopsResult]:
-        """Compare the calls of a build that was given the same; return results by position.
+        """Compare the calls of a build that ran on the same arguments; return results by position.
 
         A call that only a build makes, such as the packing of a value, has none.
         """
         lockstep = _Lockstep(self._outputs, calls, self._judge_call)
         set_watch(self._machine, lockstep)
         try:
-            self._machine["main"](*given, *self._weights)
+            self._machine["main"](*arguments, *self._weights)
         except RuntimeError as error:
             raise StageError(f"its plain loops: {str(error).strip().splitlines()[-1]}") from error
         finally:
             set_watch(self._machine, None)
         return lockstep.results
 
-    def _judge_call(self, kernel: str, given: Sequence[Any], call: CapturedCall) -> LoopsResult:
-        """Compare what a build made with what the loops of a kernel wrote last."""
-        expected = [one.numpy() for one in select_tensors(given)[-len(call.outputs) :]]
-        found = [one.numpy() for one in call.outputs]
-        difference = measure_difference(expected, found)
-        if all_agree(expected, found):
+    def _judge_call(self, kernel: str, arguments: Sequence[Any], call: CapturedCall) -> LoopsResult:
+        """Compare the outputs of a build's call with those that its plain loops just wrote."""
+        expected_outputs = [one.numpy() for one in select_tensors(arguments)[-len(call.outputs) :]]
+        actual = [one.numpy() for one in call.outputs]
+        difference = measure_difference(expected_outputs, actual)
+        if all_agree(expected_outputs, actual):
             return LoopsResult(difference.model_copy(update={"agrees": True, "reason": None}))
-        reason = self._find_refutation(kernel, given, found)
+        reason = self._find_refutation(kernel, arguments, actual)
         agrees = reason is None
         difference = difference.model_copy(update={"agrees": agrees, "reason": reason})
-        return LoopsResult(difference, () if agrees else tuple(expected))
+        return LoopsResult(difference, () if agrees else tuple(expected_outputs))
 
     def _find_refutation(
-        self, kernel: str, given: Sequence[Any], found: Sequence[np.ndarray]
+        self, kernel: str, arguments: Sequence[Any], actual: Sequence[np.ndarray]
     ) -> str | None:
-        """Return why results are wrong, by the check that each schedule passes; None if they hold.
+        """Apply the check that each schedule passes; return why it fails, None if it passes.
 
-        It also runs the loops on inputs that are a few roundings off: they may waver as much.
+        It also runs the loops on inputs perturbed by a few roundings, to bound the allowed error.
         """
         module = make_workload(self._lowered[kernel]).module
-        arrays = [one.numpy() for one in select_tensors(given)]
-        counts = tuple((at, int(one)) for at, one in enumerate(given) if isinstance(one, int))
+        arrays = [one.numpy() for one in select_tensors(arguments)]
+        counts = tuple((at, int(one)) for at, one in enumerate(arguments) if isinstance(one, int))
         instance = Instance(_CAPTURED, module, counts, tuple(arrays))
-        made = [*arrays[: -len(found)], *found]
+        call_tensors = [*arrays[: -len(actual)], *actual]
         try:
-            PlainLoops(module, self._target).compare(lambda *_: made, [instance])
+            PlainLoops(module, self._target).compare(lambda *_: call_tensors, [instance])
         except (WrongAnswer, NotChecked) as error:
             return str(error)
         return None
 
 
 class _Lockstep:
-    """Calls each kernel of the twin, and hands on what the build made in its place."""
+    """Calls each kernel of the twin, and replaces its outputs by those of the build."""
 
     def __init__(
         self,
@@ -129,26 +133,26 @@ class _Lockstep:
         self._place = 0
         self.results: dict[int, LoopsResult] = {}
 
-    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
+    def begin(self, function: Callable[..., object], symbol: str, arguments: Sequence[Any]) -> bool:
         if symbol not in self._outputs:
             return False
         at = self._find_call(symbol)
         if at is None:
             return False
-        function(*given)
+        function(*arguments)
         call = self._calls[at]
-        self.results[at] = self._judge_call(symbol, given, call)
-        for made, written in zip(
-            call.outputs, select_tensors(given)[-len(call.outputs) :], strict=True
+        self.results[at] = self._judge_call(symbol, arguments, call)
+        for build_output, twin_output in zip(
+            call.outputs, select_tensors(arguments)[-len(call.outputs) :], strict=True
         ):
-            made.copyto(written)
+            build_output.copyto(twin_output)
         return True
 
     def end(self, symbol: str) -> None:
         """Functions and builtins need no look."""
 
     def _find_call(self, symbol: str) -> int | None:
-        """Return the position of the same call in the build; None where that makes a view there."""
+        """Return the position of the same call in the build; None where the build has a view."""
         for at in range(self._place, len(self._calls)):
             name = self._calls[at].kernel.removesuffix(PACKED)
             if name in self._outputs:

@@ -1,4 +1,4 @@
-"""The values inside of an ONNX model, as onnxruntime computes them in a process of its own."""
+"""Intermediate values of an ONNX model, computed by onnxruntime in a separate process."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,13 +9,14 @@ from autopipe.store import arrays
 from autopipe.verification.reference import EXACT_BYTES, MODEL
 
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where weights in files lie of a model that is given as bytes."""
+"""Folder of external weights, for a model that is passed as bytes."""
 
 
 def compute_values(imported: Path, inputs: Path, names: Iterable[str], out: Path) -> None:
-    """Write values of a model on inputs, both safetensors; values that are no tensors are left out.
+    """Compute intermediate values of a model, and write the tensors among them as safetensors.
 
-    `imported` is the artifact of *import*. Raises StageError where onnxruntime refuses the model.
+    `imported` is the artifact of *import*; `inputs` is a safetensors file. Raises StageError where
+    onnxruntime refuses the model.
     """
     request = {
         "imported": str(imported.absolute()), "inputs": str(inputs), "names": sorted(names),
@@ -36,10 +37,10 @@ def _answer_request(request: call.Answer) -> call.Answer:
     onnxruntime.set_default_logger_severity(4)
     folder = Path(request["imported"])
     model = onnx.load(str(folder / MODEL), load_external_data=False)
-    made = {name for node in model.graph.node for name in node.output}
-    made -= {value.name for value in model.graph.output}
-    wanted = [name for name in request["names"] if name in made]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    inner_names = {name for node in model.graph.node for name in node.output}
+    inner_names -= {value.name for value in model.graph.output}
+    output_names = [name for name in request["names"] if name in inner_names]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in output_names)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry(*EXACT_BYTES)
     options.add_session_config_entry(_WEIGHTS_FOLDER, str(folder))

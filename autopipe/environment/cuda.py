@@ -1,7 +1,7 @@
 """What this machine has for CUDA: the GPU, and the compiler for it.
 
 The driver is asked in a child process, which is this file run alone: a process that has touched
-CUDA can not fork any more.
+CUDA cannot fork any more.
 """
 
 import ctypes

@@ -68,7 +68,7 @@ class Host:
             _write_stack(self._store, self._examine())
             known = self.known(facets)
         if known is None:
-            raise SetupError(f"{self._store.root}: can not keep what TVM said")
+            raise SetupError(f"{self._store.root}: cannot keep what TVM said")
         return known
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:

@@ -127,7 +127,7 @@ def _digest_sysroot(path: str, sysroot: str) -> str:
 
 
 def _run_linker(path: str, *options: str) -> str:
-    """Return what a linker prints; nothing where it does not end, or can not be started."""
+    """Return what a linker prints; nothing where it does not end, or cannot be started."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's linker
             [path, *options], capture_output=True, check=False, timeout=_PATIENCE,

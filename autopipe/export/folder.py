@@ -121,7 +121,7 @@ def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) ->
         with LongWriter((to / WEIGHTS).open("xb")) as out:
             placed = widen_weights(stored, list_halves(stated), out)
     except ValueError as error:
-        raise PackageError(f"{WEIGHTS} can not be read: {error}") from None
+        raise PackageError(f"{WEIGHTS} cannot be read: {error}") from None
     for name, text in describe_builds(stated, placed):
         (to / name).write_text(text, encoding="utf-8")
     _write_runtime(to, needs.processor.machine, runtime)

@@ -1,7 +1,7 @@
-"""The process that holds a run's connection to a scheduler; a run forks, and has a single thread.
+"""The process that holds a run's connection to a scheduler; a run must stay single-threaded.
 
-Messages of the run are passed on to the scheduler, and the scheduler's to the run, as they are. It
-adds two lines of its own: `pulse` where the run asks whether it is there, and `lost` as the last.
+Messages are relayed unchanged in both directions. It adds two lines of its own: `pulse` as the
+answer to a ping of the run, and `lost` as the last line.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ class Agent:
     """Relays between a run and one scheduler."""
 
     def __init__(self, link: Link, start: Mapping[str, Any]) -> None:
-        """Take what the run is talked to over, and what it has said first."""
+        """Set the link to the run, and its first message."""
         self._link, self._start = link, start
         self._to_run: asyncio.Queue[object] = asyncio.Queue()
         self._to_scheduler: asyncio.Queue[str] = asyncio.Queue()
         self._over = asyncio.Event()
 
     async def serve(self) -> None:
-        """Relay until either side is gone."""
+        """Relay until either side closes its connection."""
         from websockets.exceptions import WebSocketException
 
         try:
             connection = await self._connect()
         except (OSError, TimeoutError, ValueError, WebSocketException, AutopipeError) as error:
-            told = error if isinstance(error, AutopipeError) else self._to_setup_error(error)
-            self._link.write(failure.encode_failure(failure.describe_refused(told)))
+            setup_error = error if isinstance(error, AutopipeError) else self._to_setup_error(error)
+            self._link.write(failure.encode_failure(failure.describe_refused(setup_error)))
             return
         asyncio.get_running_loop().add_reader(self._link.fileno(), self._read_run)
         tasks = [
@@ -52,7 +52,7 @@ class Agent:
         channel.abort_connection(connection)
 
     async def _connect(self) -> "ClientConnection":
-        """Connect, and tell the run who is there."""
+        """Connect, and send the run the description of the farm."""
         start = self._start
         connection = await channel.connect(
             start["scheduler"], start["certificates"], start["connect"], start["silence"]
@@ -67,8 +67,8 @@ class Agent:
 
     def _to_setup_error(self, error: Exception) -> SetupError:
         address, certificates = self._start["scheduler"], self._start["certificates"]
-        if told := channel.explain_refusal(error, address, certificates):
-            return SetupError(f"tuning.measure.scheduler: {told}")
+        if explanation := channel.explain_refusal(error, address, certificates):
+            return SetupError(f"tuning.measure.scheduler: {explanation}")
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         return SetupError(
             f"tuning.measure.scheduler: {address} does not answer within"
@@ -76,7 +76,7 @@ class Agent:
         )
 
     def _read_run(self) -> None:
-        """Take what the run says."""
+        """Read the messages of the run."""
         try:
             for line in self._link.received():
                 if json.loads(line)["do"] == "pulse":
@@ -103,7 +103,7 @@ class Agent:
             self._to_run.put_nowait({"lost": " ".join(str(error).split())[:300] or "no answer"})
 
     async def _write_run(self) -> None:
-        """Write to the run in a thread: it may compute for long before it reads."""
+        """Write to the run in a thread: the run may not read for a long time."""
         with suppress(EOFError):
             while True:
                 message = await self._to_run.get()
@@ -112,7 +112,7 @@ class Agent:
 
 
 def main() -> None:
-    """Serve the run that has started this program."""
+    """Serve the run that started this program."""
     link = open_parent_link()
     start = json.loads(link.receive())
     asyncio.run(Agent(link, start).serve())

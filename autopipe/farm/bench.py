@@ -1,8 +1,8 @@
-"""The process on a worker that builds, checks and times: single-threaded, so that it may fork.
+"""The process on a worker that builds, checks and times: single-threaded, so that it can fork.
 
-A line of JSON is an order with a number, a line its answer. What is ordered is done in children
-that are forked from here, within the deadlines of the order: as many builds at a time as the
-machine has cores, and then one candidate after the other alone, so that no build disturbs a time.
+A line of JSON is an order with a number, a line its answer. Orders are executed in forked children,
+within the deadlines of the order: as many builds in parallel as the machine has cores, and then one
+timing at a time, so that no build disturbs a measurement.
 """
 
 import gc
@@ -28,20 +28,20 @@ from autopipe.processes.start import open_parent_link
 from autopipe.store.canonical import digest_json
 
 _KEPT: Final = 2
-"""Kinds of orders whose children may wait to be timed again."""
+"""Number of conditions whose measurers are kept."""
 
 _MODULES: Final = 64
-"""Workloads that are kept as modules."""
+"""Number of parsed workloads that are kept."""
 
 _PULSE: Final = 2.0
-"""Seconds between two words while another run has the turn on this machine."""
+"""Seconds between two pulses while another run has the turn on this machine."""
 
 
 class Bench:
-    """Does what is ordered."""
+    """Executes orders."""
 
     def __init__(self, link: Link) -> None:
-        """Find out what this machine is. Raises AutopipeError."""
+        """Determine the facts of this machine. Raises AutopipeError."""
         from autopipe.compiler import import_tvm  # noqa: F401 -- once, before the first fork
         from autopipe.compiler.tvm_probe import examine_tvm
 
@@ -56,7 +56,7 @@ class Bench:
         self._orders: list[tuple[int, WorkOrder]] = []
 
     def serve(self) -> None:
-        """Say what this machine is, and do what is ordered until nobody listens any more."""
+        """Send the facts of this machine, and execute orders until the link is closed."""
         self._link.write(failure.encode_answer(self.facts))
         gc.freeze()
         while True:
@@ -79,7 +79,7 @@ class Bench:
             self._send_answer(number, WorkAnswer(self._device, lost=f"no order: {error}"))
 
     def _do_next_orders(self) -> None:
-        """Do the orders that can be done together: the first one, and those that are like it."""
+        """Execute the first order together with those of the same conditions."""
         if not self._orders:
             return
         number, first = self._orders[0]
@@ -100,33 +100,33 @@ class Bench:
     def _answer_orders(
         self, numbers: Sequence[int], do: Callable[[], Sequence[WorkAnswer]]
     ) -> None:
-        """Answer all of these orders, whatever happens."""
-        answered = iter(numbers)
+        """Answer all of these orders, also after an error."""
+        remaining_numbers = iter(numbers)
         try:
             for answer in do():
-                self._send_answer(next(answered), answer)
+                self._send_answer(next(remaining_numbers), answer)
         except AutopipeError as error:
-            for number in answered:
+            for number in remaining_numbers:
                 self._send_answer(number, WorkAnswer(self._device, refused=str(error)))
         except Exception as error:  # noqa: BLE001 -- a bug here costs these trials, not the worker
             text = failure.describe_raised(error).message
-            for number in answered:
+            for number in remaining_numbers:
                 self._send_answer(number, WorkAnswer(self._device, lost=text))
 
     def _time_candidates(self, orders: Sequence[tuple[int, WorkOrder]]) -> Any:  # noqa: ANN401 -- a generator
-        """Build candidates together, and time one after the other."""
+        """Build candidates in parallel, and time one after the other."""
         measurer, conditions = self._measurer(orders[0][1])
-        some = [self._build_candidate(order.candidates[0], conditions) for _, order in orders]
+        candidates = [self._build_candidate(order.candidates[0], conditions) for _, order in orders]
         bests = [order.best for _, order in orders]
-        for found in measurer.each(some, bests):
-            yield WorkAnswer(self._device, (found,))
+        for measurement in measurer.each(candidates, bests):
+            yield WorkAnswer(self._device, (measurement,))
 
     def _alone(self, order: WorkOrder) -> list[WorkAnswer]:
-        """Do an order that nothing goes with."""
+        """Execute an order that cannot be combined with others."""
         measurer, conditions = self._measurer(order)
         if order.do == "rounds":
-            some = [self._build_candidate(each, conditions) for each in order.candidates]
-            return [WorkAnswer(self._device, tuple(measurer.rounds(some, order.count)))]
+            candidates = [self._build_candidate(each, conditions) for each in order.candidates]
+            return [WorkAnswer(self._device, tuple(measurer.rounds(candidates, order.count)))]
         return [WorkAnswer(self._device, checked=self._check_candidate(order, conditions))]
 
     def _check_candidate(self, order: WorkOrder, conditions: Any) -> Mapping[str, Any]:  # noqa: ANN401 -- TVM
@@ -134,18 +134,24 @@ class Bench:
         from autopipe.safety.checking import Checker
         from autopipe.safety.job import Piece
 
-        (given,) = order.candidates
-        checker, workload = Checker(conditions), self._load_module(given.workload)
+        (candidate,) = order.candidates
+        checker, workload = Checker(conditions), self._load_module(candidate.workload)
         piece = Piece(
-            "replaying", "", workload, implementation=given.implementation, schedule=given.schedule
+            "replaying",
+            "",
+            workload,
+            implementation=candidate.implementation,
+            schedule=candidate.schedule,
         )
         if order.do == "loops":
             return {"plain_runs": checker.plain_runs(piece)}
         try:
-            made = replace(piece, doing="checking", scheduled=_replay_in_child(piece, conditions))
+            check_piece = replace(
+                piece, doing="checking", scheduled=_replay_in_child(piece, conditions)
+            )
         except Failed as error:
             return {"failed": str(error)}
-        (outcome,) = checker.check([made])
+        (outcome,) = checker.check([check_piece])
         if isinstance(outcome, Failed):
             return {"failed": str(outcome)}
         if isinstance(outcome, StoreError):
@@ -153,9 +159,9 @@ class Bench:
         return {"found": asdict(outcome)}
 
     def _measurer(self, order: WorkOrder) -> Any:  # noqa: ANN401 -- TVM is not typed
-        """Return who measures under the conditions of an order, and these.
+        """Return the measurer for the conditions of an order, and the conditions.
 
-        Raises TargetError where this machine is none that its target is for.
+        Raises TargetError if the target does not fit this machine.
         """
         from autopipe.compiler.target import machine
         from autopipe.measure.local import Local
@@ -166,8 +172,10 @@ class Bench:
             machine.check(order.target)
             cores = int(self.facts["device"]["cores"])
             if int(order.target["num_cores"]) > cores:
-                told = f"target.num_cores is {order.target['num_cores']}, this machine has {cores}"
-                raise TargetError(told)
+                reason = (
+                    f"target.num_cores is {order.target['num_cores']}, this machine has {cores}"
+                )
+                raise TargetError(reason)
             conditions = Conditions.of(order.target, fast_algorithms=order.fast_algorithms)
             limits = Measure.model_validate(order.measure)
             local = Local(
@@ -180,14 +188,17 @@ class Bench:
         self._measurers.move_to_end(kind)
         return self._measurers[kind]
 
-    def _build_candidate(self, given: RemoteCandidate, conditions: Any) -> Repeatable:  # noqa: ANN401 -- TVM
+    def _build_candidate(self, candidate: RemoteCandidate, conditions: Any) -> Repeatable:  # noqa: ANN401 -- TVM
         from autopipe.schedules.replay import replay_schedule
 
-        workload = self._load_module(given.workload)
-        make = partial(replay_schedule, workload, given.implementation, given.schedule, conditions)
+        workload = self._load_module(candidate.workload)
+        make = partial(
+            replay_schedule, workload, candidate.implementation, candidate.schedule, conditions
+        )
         return Repeatable(
-            digest_json({"workload": given.workload}), given.implementation, given.schedule, make,
-            given.surroundings,
+            digest_json({"workload": candidate.workload}), candidate.implementation,
+            candidate.schedule, make,
+            candidate.surroundings,
         )  # fmt: skip
 
     def _load_module(self, text: str) -> Any:  # noqa: ANN401 -- TVM is not typed
@@ -204,24 +215,24 @@ class Bench:
         self._link.send([number, answer.text()])
 
     def _send_pulse(self) -> None:
-        """Say that this process waits for its turn, and does not hang."""
+        """Report that this process waits for its turn and does not hang."""
         if monotonic() - self._said >= _PULSE:
             self._said = monotonic()
             self._link.send([-1, ""])
 
 
 def _replay_in_child(piece: Any, conditions: Any) -> Any:  # noqa: ANN401 -- TVM is not typed
-    """Return the module that a schedule makes, made in a child. Raises Failed."""
+    """Replay a schedule in a child; return its module. Raises Failed."""
     from autopipe.compiler import module_io
     from autopipe.processes.contained import Child, Failed
     from autopipe.safety.job import do
 
     with Child(lambda: lambda _: do(piece, conditions)) as child:
-        found = child.ask()
-    if "refused" in found:
-        text = f"the schedule does not fit: {found['refused']}"
+        answer = child.ask()
+    if "refused" in answer:
+        text = f"the schedule does not fit: {answer['refused']}"
         raise Failed(failure.Failure(failure.How.RAISED, text))
-    return module_io.parse_json(found["module"])
+    return module_io.parse_json(answer["module"])
 
 
 def _digest_conditions(order: WorkOrder) -> str:
@@ -232,7 +243,7 @@ def _digest_conditions(order: WorkOrder) -> str:
 
 
 def select_shared_versions(stack: Mapping[str, str]) -> Facts:
-    """Return what the facets say whose versions have to be equal on a farm."""
+    """Return the facts of the facets whose versions have to be equal on a farm."""
     from autopipe.environment import environment
     from autopipe.extensions import list_distributions
     from autopipe.libraries import list_versions as libraries
@@ -246,7 +257,7 @@ def select_shared_versions(stack: Mapping[str, str]) -> Facts:
 
 
 def here(stack: Mapping[str, str]) -> dict[str, Any]:
-    """Return what this machine is: its versions, its device, and what LLVM says of it."""
+    """Return the facts of this machine: versions, device, processor and caches."""
     from autopipe.environment import environment
     from autopipe.environment.caches import find_cache_sizes
     from autopipe.environment.machines import find_machine
@@ -262,7 +273,7 @@ def here(stack: Mapping[str, str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve whoever has started this program."""
+    """Serve the worker that started this program."""
     link = open_parent_link()
     try:
         bench = Bench(link)

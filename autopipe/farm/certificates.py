@@ -1,4 +1,4 @@
-"""Certificates of a farm: who has them may use it, and may run code on all of its machines."""
+"""Certificates of a farm: they authorize their holder to run code on all of its machines."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -19,36 +19,42 @@ VARIABLE: Final = "AUTOPIPE_CERTIFICATES"
 INSTALL: Final = "pip install 'autopipe[cluster]'"
 
 DAYS: Final = 730
-"""After which new ones have to be made."""
+"""Validity of a certificate."""
 
 
 def find_default_directory() -> Path:
     """Return the default folder of certificates."""
-    named = os.environ.get(VARIABLE)
-    return Path(named) if named else Path.home() / ".config" / "autopipe" / "certificates"
+    configured_path = os.environ.get(VARIABLE)
+    return (
+        Path(configured_path)
+        if configured_path
+        else Path.home() / ".config" / "autopipe" / "certificates"
+    )
 
 
 def check_folder(folder: Path) -> Path:
-    """Return the folder. Raises SetupError where a file is missing, or others may read the key."""
+    """Return the folder. Raises SetupError if a file is missing, or others can read the key."""
     for name in NAMES:
         if not (folder / name).is_file():
             raise SetupError(
                 f"{folder / name}: there is no such certificate; copy the farm's folder of"
                 f" certificates to here, or make one for a new farm by `{CERTIFY}`"
             )
-    found = (folder / KEY).stat()
-    mode = found.st_mode & 0o777
-    given = found.st_uid == 0 and os.geteuid() != 0  # by root to a group: a secret of Kubernetes
-    if mode & (0o037 if given else 0o077):
+    status = (folder / KEY).stat()
+    mode = status.st_mode & 0o777
+    is_group_secret = (
+        status.st_uid == 0 and os.geteuid() != 0
+    )  # by root to a group: a secret of Kubernetes
+    if mode & (0o037 if is_group_secret else 0o077):
         raise SetupError(f"{folder / KEY}: others may read it (mode {mode:o}); chmod 600 it")
     return folder
 
 
 def make_certificates(folder: Path) -> list[Path]:
-    """Write an authority and a certificate that it has signed; return their paths.
+    """Write an authority and a certificate signed by it; return their paths.
 
-    The authority's key is not kept: nobody can sign another one. Raises SetupError where there are
-    certificates already, and where cryptography is not installed.
+    The authority's key is discarded, so that no other certificate can be signed. Raises SetupError
+    if certificates exist already, or cryptography is not installed.
     """
     try:
         from cryptography import x509
@@ -60,15 +66,17 @@ def make_certificates(folder: Path) -> list[Path]:
     for path in paths:
         if path.exists():
             raise SetupError(f"{path}: is there already; a farm's certificates are made once")
-    authority, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer, subject = (
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         for name in ("autopipe farm authority", "autopipe farm")
     )
     root = _sign_certificate(issuer, authority, issuer, authority, authority=True)
-    leaf = _sign_certificate(subject, own, issuer, authority, authority=False)
+    leaf = _sign_certificate(subject, leaf_key, issuer, authority, authority=False)
     pem = serialization.Encoding.PEM
-    secret = own.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    secret = leaf_key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, data in zip(paths, (root.public_bytes(pem), leaf.public_bytes(pem), secret),
                           strict=True):  # fmt: skip
@@ -80,11 +88,11 @@ def make_certificates(folder: Path) -> list[Path]:
 
 
 def count_days_left(folder: Path) -> int:
-    """Return after how many days the certificate ends; less than 0 for one that has."""
+    """Return the days until the certificate expires; negative if it has expired."""
     from cryptography import x509
 
-    found = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
-    return (found.not_valid_after_utc - datetime.now(UTC)).days
+    certificate = x509.load_pem_x509_certificate((folder / CERTIFICATE).read_bytes())
+    return (certificate.not_valid_after_utc - datetime.now(UTC)).days
 
 
 def _sign_certificate(subject: Any, key: Any, issuer: Any, signer: Any, *, authority: bool) -> Any:  # noqa: ANN401 -- as below

@@ -1,7 +1,7 @@
 """Connections of a farm: JSON objects over WebSocket and mutual TLS, bounded in size and silence.
 
 A message is data and never code. One that is longer than `MESSAGE` ends its connection before
-memory is taken for it, nothing is compressed, and a peer that answers no ping is dropped.
+memory is allocated for it, nothing is compressed, and a peer that answers no ping is dropped.
 """
 
 import json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.server import Server, ServerConnection
 
 PROTOCOL: Final = 1
-"""The version of the messages, which both ends have to speak."""
+"""Version of the protocol, which has to be equal at both ends."""
 
 SILENCE: Final = 20.0
 """Seconds without an answer to a ping after which a peer counts as gone."""
@@ -40,18 +40,18 @@ HANDSHAKE: Final = 10.0
 _SCHEMES: Final = {"tls": "wss", "tcp": "ws"}
 
 _DEEPEST: Final = 20
-"""Causes of an error that are looked at."""
+"""Maximum number of causes of an error that are inspected."""
 
 
 class ProtocolError(ValueError):
-    """A peer sends something that is no message of a farm."""
+    """A peer sent an invalid message."""
 
 
 def load_tls(address: str, folder: str | None, *, server: bool) -> ssl.SSLContext | None:
     """Load the certificates for an address; None for one without TLS.
 
-    Either end has to show a certificate that the farm's own authority has signed. Raises SetupError
-    where a file is missing, or others may read the key.
+    Both ends have to present a certificate of the farm's own authority. Raises SetupError if a
+    file is missing, or others can read the key.
     """
     if not address.startswith("tls://"):
         return None
@@ -71,7 +71,7 @@ def load_tls(address: str, folder: str | None, *, server: bool) -> ssl.SSLContex
 async def connect(
     address: str, folder: str | None, seconds: float, silence: float
 ) -> "ClientConnection":
-    """Connect to a scheduler within so many seconds; it may be silent for others.
+    """Connect to a scheduler within `seconds`, and drop it after `silence` seconds without a pong.
 
     Raises SetupError, OSError, TimeoutError and `websockets.WebSocketException`.
     """
@@ -93,12 +93,12 @@ async def listen(address: str, folder: str | None, attend: Any, silence: float) 
     from websockets.asyncio.server import serve
 
     host, _, port = address.partition("://")[2].rpartition(":")
-    more = {"ssl_handshake_timeout": HANDSHAKE} if tls else {}
+    tls_options = {"ssl_handshake_timeout": HANDSHAKE} if tls else {}
     try:
         # Browsers state an origin: no page may speak to a farm on this machine.
         return await serve(
             attend, host.strip("[]"), int(port), ssl=tls, origins=[None], open_timeout=HANDSHAKE,
-            **_list_limits(silence), **more,
+            **_list_limits(silence), **tls_options,
         )  # fmt: skip
     except OSError as error:
         raise SetupError(f"{address} cannot be listened at: {error}") from error
@@ -119,19 +119,19 @@ def encode_message(message: Mapping[str, Any]) -> str:
 
 
 def abort_connection(connection: "ClientConnection | ServerConnection") -> None:
-    """Close a connection at once, whatever is still to be sent."""
+    """Close a connection at once, discarding unsent messages."""
     connection.transport.abort()
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Tell whether a connection failed since a scheduler's certificate is of another farm."""
+    """Return whether a connection failed because the certificates are of different farms."""
     return any(isinstance(cause, ssl.SSLError) for cause in _list_causes(error))
 
 
 def explain_refusal(error: BaseException, address: str, folder: str | None) -> str | None:
-    """Explain a connection that failed because certificates are of two farms; None for others.
+    """Explain a connection that failed because of the certificates; None for other errors.
 
-    A scheduler that rejects a certificate closes the connection without a word.
+    A scheduler that rejects a certificate closes the connection without a message.
     """
     place = Path(folder) if folder else find_default_directory()
     of_two = f"its certificate and those in {place} are not of one farm; copy the folder that"
@@ -147,7 +147,7 @@ def explain_refusal(error: BaseException, address: str, folder: str | None) -> s
 
 
 def _list_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it."""
+    """Yield an error and its causes."""
     cause: BaseException | None = error
     for _ in range(_DEEPEST):
         if cause is not None:
@@ -167,4 +167,4 @@ def _require_websockets() -> None:
         import websockets  # noqa: F401 -- whether it is there
     except ImportError:
         raise SetupError(f"websockets is not installed; {INSTALL}") from None
-    logging.getLogger("websockets").setLevel(logging.CRITICAL)  # what matters is told by us
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)  # autopipe reports the errors

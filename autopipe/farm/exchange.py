@@ -1,7 +1,7 @@
-"""What a scheduler knows: the workers of each label, the orders of each run, and who has which.
+"""The state of a scheduler: the workers of each label, the orders of each run, the assignments.
 
-Nothing here speaks to a network. A peer is told something by its `tell`; methods are called as its
-messages come.
+It has no network code. Messages to a peer go through its `tell`; methods are called for incoming
+messages.
 """
 
 from collections import deque
@@ -15,27 +15,27 @@ from autopipe.farm.facts import list_machine_differences
 from autopipe.farm.wire import WorkAnswer
 
 MOST: Final = 3
-"""Workers that may fail with an order in their hands before that is the order's failure."""
+"""Number of workers that may fail during an order before the order fails."""
 
 PATIENCE: Final = 60.0
-"""Seconds beyond twice the silence that an order allows in which a worker has to answer any."""
+"""Seconds added to twice an order's time limit before a silent worker is overdue."""
 
 _REFUSALS: Final = 20
-"""Refusals that are remembered."""
+"""Number of refusals that are kept."""
 
 Tell = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(eq=False, slots=True)
 class SharedOrder:
-    """An order, for one run or for several that asked for the same at the same time."""
+    """An order of one run, or of several runs with equal orders at the same time."""
 
     text: str
     seconds: float
     key: tuple[str, str]
-    """The label, and what equal orders have in common."""
+    """The label, and the digest of the order."""
     failed: int
-    """Workers that have failed with it."""
+    """Number of workers that failed during it."""
     owners: "list[tuple[ConnectedRun, int]]" = field(default_factory=list)
     """Runs that wait for it, each with its number there."""
     is_waiting: bool = True
@@ -43,7 +43,7 @@ class SharedOrder:
 
 @dataclass(eq=False, slots=True)
 class ConnectedRun:
-    """A run that is connected."""
+    """A connected run."""
 
     label: str
     tell: Tell
@@ -54,7 +54,7 @@ class ConnectedRun:
     """Names of workers whose answers this run rejects."""
 
     def take(self) -> SharedOrder | None:
-        """Take the next order that still waits and is still wanted by this run."""
+        """Take the next order of this run that waits and is not cancelled."""
         while self.queue:
             order = self.queue.popleft()
             if order.is_waiting and any(run is self for run, _ in order.owners):
@@ -64,17 +64,17 @@ class ConnectedRun:
 
 @dataclass(eq=False, slots=True)
 class ConnectedWorker:
-    """A worker that is connected."""
+    """A connected worker."""
 
     name: str
     label: str
     facts: Mapping[str, Any]
     slots: int
-    """Orders that it takes at a time."""
+    """Maximum number of its concurrent orders."""
     tell: Tell
     hands: dict[int, SharedOrder] = field(default_factory=dict)
     heard: float = 0.0
-    """When it last answered, or took an order with empty hands."""
+    """Time of its last answer, or of its first order after being idle."""
 
     def describe(self) -> dict[str, Any]:
         """Describe it as JSON."""
@@ -85,40 +85,40 @@ class ConnectedWorker:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it has orders, and answered none for longer than any of them may take."""
+        """Whether it has orders, and its last answer is too long ago."""
         seconds = max((order.seconds for order in self.hands.values()), default=float("inf"))
         return monotonic() - self.heard > 2 * seconds + PATIENCE
 
 
 @dataclass(slots=True)
 class Exchange:
-    """Hands the orders of runs to workers, run by run in turn."""
+    """Assigns the orders of runs to workers, round robin over the runs."""
 
     workers: dict[str, ConnectedWorker] = field(default_factory=dict)
     """By name."""
     runs: "deque[ConnectedRun]" = field(default_factory=deque)
-    """The next one to get a worker comes first."""
+    """The next run to get a worker comes first."""
     _shared: dict[tuple[str, str], SharedOrder] = field(default_factory=dict)
     _refusals: "deque[str]" = field(default_factory=lambda: deque(maxlen=_REFUSALS))
     _next: int = 0
 
     def describe(self) -> dict[str, Any]:
-        """Describe who is there as JSON, and who was refused."""
+        """Describe the connected workers and the refusals as JSON."""
         workers = [worker.describe() for _, worker in sorted(self.workers.items())]
         return {"workers": workers, "refused": list(self._refusals)}
 
     def find_refusal(self, worker: ConnectedWorker) -> str | None:
-        """Return why a worker is not let in: all workers of a label have to be equal."""
+        """Return why a worker is refused, else None: all workers of a label have to be equal."""
         most = 2 * int(worker.facts["device"]["cores"])
         if not 0 < worker.slots <= most:
             return f"it takes {worker.slots} orders at a time, of {most} at most"
-        for other in self.workers.values():
-            if other.label == worker.label and (
-                differs := list_machine_differences(other.facts, worker.facts)
+        for member in self.workers.values():
+            if member.label == worker.label and (
+                differs := list_machine_differences(member.facts, worker.facts)
             ):
                 reason = (
                     f"label {worker.label} is taken by machines of another kind, such as"
-                    f" {format_value(other.name)}: here is {'; '.join(differs)}"
+                    f" {format_value(member.name)}: here is {'; '.join(differs)}"
                 )
                 self._refusals.append(f"{format_value(worker.name)}: {reason}")
                 self._announce_workers()
@@ -126,15 +126,15 @@ class Exchange:
         return None
 
     def admit(self, worker: ConnectedWorker) -> None:
-        """Let a worker in."""
+        """Add a worker."""
         self.workers[worker.name] = worker
         self._announce_workers()
         self.hand_out()
 
     def dismiss(self, worker: ConnectedWorker, why: str | None = None) -> None:
-        """Take a worker out; `why` it gives no answers, for a peer that broke the protocol.
+        """Remove a worker; `why` is the reason for a peer that broke the protocol.
 
-        Without it the worker died, and its orders are given to others.
+        Without a reason the worker died, and its orders are reassigned.
         """
         del self.workers[worker.name]
         hands, worker.hands = worker.hands, {}
@@ -149,16 +149,16 @@ class Exchange:
         self.hand_out()
 
     def enter(self, run: ConnectedRun) -> None:
-        """Take a run in."""
+        """Add a run."""
         self.runs.append(run)
 
     def depart(self, run: ConnectedRun) -> None:
-        """Give up what a run has ordered."""
+        """Remove a run, and cancel its orders."""
         self.runs.remove(run)
         self.cancel(run, list(run.open))
 
     def submit(self, run: ConnectedRun, number: int, order: SharedOrder) -> None:
-        """Queue an order of a run; one that has failed comes first, and is done for it alone.
+        """Queue an order of a run; one that has failed comes first, and is not shared.
 
         Raises ValueError for a number that the run already waits for.
         """
@@ -174,7 +174,7 @@ class Exchange:
         self.hand_out()
 
     def cancel(self, run: ConnectedRun, numbers: Iterable[int]) -> None:
-        """Give up orders of a run; one that is not begun and that no run wants is forgotten."""
+        """Cancel orders of a run; an order without runs that has not begun is deleted."""
         for number in numbers:
             order = run.open.pop(number, None)
             if order is not None:
@@ -183,18 +183,18 @@ class Exchange:
                     self._forget_order(order)
 
     def reject(self, run: ConnectedRun, name: str) -> None:
-        """Give a worker no more orders of a run."""
+        """Assign no more orders of a run to a worker."""
         run.rejected.add(name)
 
     def answer(self, worker: ConnectedWorker, number: int, text: str) -> None:
-        """Pass an answer on to whoever waits for it. Raises LookupError for one to no order."""
+        """Pass an answer to the runs that wait for it. Raises LookupError for an unknown order."""
         order = worker.hands.pop(number)
         worker.heard = monotonic()
         self._send_answer(order, worker, text)
         self.hand_out()
 
     def hand_out(self) -> None:
-        """Hand orders to workers that have a free slot, those that do least for longest first."""
+        """Assign orders to workers with a free slot: the least loaded and longest idle first."""
         free = [worker for worker in self.workers.values() if len(worker.hands) < worker.slots]
         while free:
             worker = min(free, key=lambda one: (len(one.hands) / one.slots, one.heard))
@@ -212,7 +212,7 @@ class Exchange:
                 free.remove(worker)
 
     def _take_next_order(self, worker: ConnectedWorker) -> SharedOrder | None:
-        """Take the next order that a worker may have, of the run whose turn it is."""
+        """Take the next order for a worker, round robin over the runs."""
         for _ in range(len(self.runs)):
             run = self.runs[0]
             self.runs.rotate(-1)
@@ -227,7 +227,7 @@ class Exchange:
             run.tell({"answer": number, "text": text, "by": worker.name, "failed": order.failed})
 
     def _retry_or_fail(self, order: SharedOrder, why: str) -> None:
-        """Give an order to another worker, unless too many have failed with it."""
+        """Queue an order again, unless too many workers have failed during it."""
         order.failed += 1
         order.is_waiting = order.failed < MOST
         if order.is_waiting:
@@ -238,7 +238,7 @@ class Exchange:
             run.tell({"answer": number, "error": why})
 
     def _close_order(self, order: SharedOrder) -> "list[tuple[ConnectedRun, int]]":
-        """Forget an order that is done; return the runs that waited for it."""
+        """Delete a completed order; return the runs that waited for it."""
         self._forget_order(order)
         for run, number in order.owners:
             del run.open[number]
@@ -249,7 +249,7 @@ class Exchange:
             del self._shared[order.key]
 
     def _announce_workers(self) -> None:
-        """Tell all runs who is there."""
-        known = self.describe()
+        """Send all runs the description of the farm."""
+        description = self.describe()
         for run in self.runs:
-            run.tell({"farm": known})
+            run.tell({"farm": description})

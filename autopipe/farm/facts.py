@@ -1,4 +1,4 @@
-"""What a machine says of itself: versions that have to be equal, and the device that times."""
+"""The facts of a machine of a farm: versions that have to be equal, and the device."""
 
 from collections.abc import Mapping
 from importlib import metadata
@@ -9,7 +9,7 @@ from autopipe.environment.facet import Facet, Facts
 from autopipe.store.canonical import digest_json
 
 VERSIONS: Final = (Facet.TVM, Facet.LIBRARIES, Facet.EXTENSIONS)
-"""Facets that have to say the same everywhere; stage *tune* reads them."""
+"""Facets that have to be equal on all machines; stage *tune* reads them."""
 
 _LONGEST: Final = 120
 
@@ -20,18 +20,18 @@ def find_autopipe_version() -> str:
 
 
 def list_versions(facts: Facts) -> dict[str, str]:
-    """Return the versions on a machine whose facets say this, by name."""
-    found = {
+    """Return the versions in the facts of a machine, by name."""
+    versions = {
         name: str(value)
         for facet in VERSIONS
         for name, value in sorted(facts[facet].items())
         if value is not None
     }
-    return {"autopipe": find_autopipe_version(), **found}
+    return {"autopipe": find_autopipe_version(), **versions}
 
 
 def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Say in words what differs, as `tvm 0.27.0 and not 0.28.0`; theirs comes first."""
+    """Describe each difference, such as `tvm 0.27.0 and not 0.28.0`, with theirs first."""
     names = sorted(ours.keys() | theirs.keys())
     return [
         f"{format_value(name)} {_format_value(theirs.get(name))} and not "
@@ -42,7 +42,7 @@ def describe_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
 
 
 def list_machine_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Say in words how two machines differ that should be equal, by all that they say."""
+    """Describe the differences between the facts of two machines."""
     return [
         difference
         for part in ("versions", "device", "processor", "caches")
@@ -51,7 +51,7 @@ def list_machine_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any])
 
 
 def fingerprint_device(device: Mapping[str, Any]) -> str:
-    """Digest what decides how fast code runs: sha256, 16 hex digits."""
+    """Digest the facts of a device: sha256, 16 hex digits."""
     return digest_json(dict(device))[:16]
 
 

@@ -1,4 +1,4 @@
-"""A farm as a run sees it: who is there, orders that go out, and answers that come back."""
+"""A run's view of a farm: connected workers, submitted orders, and their answers."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from autopipe.processes.link import Link, encode_message
 from autopipe.processes.start import program
 
 AGENT: Final = "autopipe.farm.agent"
-"""The module that speaks to the scheduler."""
+"""The module of the process that connects to the scheduler."""
 
 _START: Final = 30.0
 """Seconds that starting the agent may take, besides connecting."""
@@ -28,28 +28,28 @@ SILENCE: Final = 15.0
 """Seconds in which a scheduler has to answer a ping."""
 
 _SILENT: Final = 30.0
-"""Seconds after which an agent that says nothing is ended; it is asked every few."""
+"""Seconds without a message after which the agent is ended; it is pinged meanwhile."""
 
 _ATTEMPTS: Final = 3
-"""Workers whose answers to an order are rejected before that is the order's failure."""
+"""Number of rejected answers after which an order fails."""
 
 _GRACE: Final = 5.0
 
 _PAUSE: Final = 1.0
-"""Seconds between two attempts to find the scheduler again."""
+"""Seconds between two attempts to reconnect to the scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
 class FarmWorker:
-    """A worker that is there."""
+    """A connected worker."""
 
     name: str
     label: str
     facts: Mapping[str, Any]
     slots: int
-    """Orders that it takes at a time."""
+    """Maximum number of its concurrent orders."""
     orders: int
-    """Those that it has, of all runs."""
+    """Number of its present orders, of all runs."""
 
 
 class Farm:
@@ -58,7 +58,7 @@ class Farm:
     def __init__(
         self, reach: Reach, label: str, warn: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Ask the scheduler who is there; `warn` is told of what goes wrong later on."""
+        """Connect to the scheduler; `warn` is called with later problems."""
         self._reach = reach
         self.label = label
         self._warn = warn
@@ -73,20 +73,20 @@ class Farm:
         self._alone_since: float | None = None
         self._rejected: set[str] = set()
         self.workers: tuple[FarmWorker, ...] = ()
-        """All workers, whatever their label."""
+        """All workers, of any label."""
         self.refused: Sequence[str] = ()
-        """Why others were not let in."""
+        """Reasons for which workers were refused."""
         self._start_agent()
 
     @property
     def own(self) -> list[FarmWorker]:
-        """The workers of this label whose answers are believed."""
-        own = (worker for worker in self.workers if worker.label == self.label)
-        return [worker for worker in own if worker.name not in self._rejected]
+        """Return the workers of this label whose answers are not rejected."""
+        labelled_workers = (worker for worker in self.workers if worker.label == self.label)
+        return [worker for worker in labelled_workers if worker.name not in self._rejected]
 
     @property
     def width(self) -> int:
-        """How many orders the workers of this label take at a time."""
+        """Return the number of concurrent orders of the workers of this label."""
         return max(1, sum(worker.slots for worker in self.own))
 
     def expect(self, device: str) -> None:
@@ -99,9 +99,9 @@ class Farm:
         seconds: float,
         tell: Callable[[WorkAnswer | str], None] | None = None,
     ) -> int:
-        """Hand out an order, in which a worker may say nothing for so many seconds.
+        """Submit an order, during which a worker may be silent for so many seconds.
 
-        `tell` is called with the answer as soon as it comes, whatever is waited for then.
+        `tell` is called with the answer as soon as it arrives.
         """
         self._next += 1
         if tell is not None:
@@ -111,28 +111,28 @@ class Farm:
         return self._next
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Give up orders."""
-        gone = [number for number in numbers if self._open.pop(number, None)]
-        for number in gone:
+        """Cancel orders."""
+        open_numbers = [number for number in numbers if self._open.pop(number, None)]
+        for number in open_numbers:
             self._done.pop(number, None)
             self._told.pop(number, None)
             self._failed.pop(number, None)
-        if gone:
-            self._send_message({"do": "cancel", "numbers": gone})
+        if open_numbers:
+            self._send_message({"do": "cancel", "numbers": open_numbers})
 
     def answered(self, numbers: Iterable[int]) -> dict[int, WorkAnswer | str]:
-        """Wait until one of these orders at least is done; a text says why one could not be.
+        """Wait until at least one of these orders is done; a text is the reason of a failure.
 
-        Raises StageError where the farm is gone, or nobody is there for too long.
+        Raises StageError if the connection is lost, or there is no worker for too long.
         """
-        wanted = set(numbers)
-        while not (found := wanted & self._done.keys()):
+        awaited_numbers = set(numbers)
+        while not (answered_numbers := awaited_numbers & self._done.keys()):
             self.pump(_PAUSE)
             self._check_alone()
-        return {number: self._done.pop(number) for number in sorted(found)}
+        return {number: self._done.pop(number) for number in sorted(answered_numbers)}
 
     def pump(self, seconds: float) -> None:
-        """Take what the agent says, for which it has so long."""
+        """Wait up to `seconds` for a message of the agent, and process it."""
         try:
             self._take_message(json.loads(self._link.receive(seconds)))
         except TimeoutError:
@@ -143,7 +143,7 @@ class Farm:
             self._begin_again("the process that speaks to it ended")
 
     def close(self) -> None:
-        """End the agent; what is open is given up."""
+        """End the agent; open orders are cancelled."""
         self._link.close()
         end_process(self._process, patience=_GRACE)
 
@@ -156,20 +156,20 @@ class Farm:
                 "label": self.label, "connect": reach.connect_timeout, "silence": SILENCE,
             })  # fmt: skip
             seconds = reach.connect_timeout + _START
-            found, failed = failure.decode_answer(self._link.receive(seconds))
+            farm_description, failure_report = failure.decode_answer(self._link.receive(seconds))
         except (EOFError, TimeoutError):
             self.close()
             raise SetupError(
                 f"{reach.scheduler}: the process that asks it gives no answer; {INSTALL}"
             ) from None
-        if failed is not None:
+        if failure_report is not None:
             self.close()
-            raise failed.error()
+            raise failure_report.error()
         self._heard = time.monotonic()
-        self._update_workers(found)
+        self._update_workers(farm_description)
 
     def _begin_again(self, why: str) -> None:
-        """Find the scheduler again, and hand out anew what is open. Raises StageError."""
+        """Reconnect to the scheduler, and submit open orders again. Raises StageError."""
         self._warn(f"{self._reach.scheduler} is lost: {why}; looking for it")
         until = time.monotonic() + self._reach.wait_timeout
         self.close()
@@ -178,8 +178,8 @@ class Farm:
                 self._start_agent()
             except AutopipeError as error:
                 if time.monotonic() >= until:
-                    told = f"the farm is lost: {error}; what was measured is kept: run it again"
-                    raise StageError(told) from error
+                    reason = f"the farm is lost: {error}; what was measured is kept: run it again"
+                    raise StageError(reason) from error
                 time.sleep(_PAUSE)
             else:
                 break
@@ -206,7 +206,7 @@ class Farm:
         try:
             self._link.write(line, _SILENT)
         except (EOFError, TimeoutError):
-            return  # it is noticed where its next word is awaited
+            return  # noticed at the next receive
 
     def _take_message(self, message: Mapping[str, Any]) -> None:
         self._heard = time.monotonic()
@@ -218,7 +218,7 @@ class Farm:
             self._take_answer(message["answer"], message)
 
     def _take_answer(self, number: int, message: Mapping[str, Any]) -> None:
-        """Take the answer to an order, or have another worker do it where that is rejected."""
+        """Accept the answer to an order, or reject it and submit the order again."""
         if "text" not in message:
             self._finish_order(number, str(message["error"]))
             return
@@ -236,7 +236,7 @@ class Farm:
             self._finish_order(number, replace(answer, by=worker))
 
     def _read_answer(self, number: int, text: object, worker: str) -> WorkAnswer:
-        """Read an answer. Raises ValueError for one that is rejected."""
+        """Parse and validate an answer. Raises ValueError for one that is rejected."""
         if worker in self._rejected:
             raise ValueError("it was answered by a worker whose answers are rejected")
         try:
@@ -257,7 +257,7 @@ class Farm:
             self._told.pop(number)(answer)
 
     def _reject_worker(self, worker: str, why: str) -> None:
-        """Give a worker no more orders of this run."""
+        """Submit no more orders of this run to a worker."""
         if worker not in self._rejected:
             self._rejected.add(worker)
             self._send_message({"do": "reject", "worker": worker})
@@ -266,10 +266,12 @@ class Farm:
             )
             self._note_absence()
 
-    def _update_workers(self, found: Mapping[str, Any]) -> None:
+    def _update_workers(self, description: Mapping[str, Any]) -> None:
         names = ("name", "label", "facts", "slots", "orders")
-        self.workers = tuple(FarmWorker(*(one[name] for name in names)) for one in found["workers"])
-        self.refused = list(map(str, found["refused"]))
+        self.workers = tuple(
+            FarmWorker(*(one[name] for name in names)) for one in description["workers"]
+        )
+        self.refused = list(map(str, description["refused"]))
         self._note_absence()
 
     def _note_absence(self) -> None:
@@ -286,29 +288,29 @@ class Farm:
 
 
 def describe_absence(farm: Farm) -> str:
-    """Say that nobody of a label is there, and who is."""
+    """Describe that a label has no worker, and list the other labels."""
     labels = sorted({worker.label for worker in farm.workers})
-    others = (
+    labels_part = (
         f"there are workers of {', '.join(map(format_value, labels))}"
         if labels
         else "nor any other"
     )
-    refused = f"; refused: {format_value(farm.refused[-1], 300)}" if farm.refused else ""
-    return f"there is no worker of label {farm.label} ({others}{refused})"
+    refusal_part = f"; refused: {format_value(farm.refused[-1], 300)}" if farm.refused else ""
+    return f"there is no worker of label {farm.label} ({labels_part}{refusal_part})"
 
 
 def find_common_worker(farm: Farm, versions: Mapping[str, str]) -> FarmWorker:
-    """Return a worker that stands for all of the label.
+    """Return a worker that represents all workers of the label.
 
-    Raises SetupError where they are not all equal, or have other versions than this machine.
+    Raises SetupError if they are not all equal, or have other versions than this machine.
     """
-    first, *others = farm.own
-    for other in others:
-        differs = list_machine_differences(first.facts, other.facts)
+    first, *workers = farm.own
+    for worker in workers:
+        differs = list_machine_differences(first.facts, worker.facts)
         if differs:
             raise SetupError(
                 f"label {farm.label} is of two kinds of machines, {format_value(first.name)} and"
-                f" {format_value(other.name)}: {'; '.join(differs)}"
+                f" {format_value(worker.name)}: {'; '.join(differs)}"
             )
     differs = describe_differences(versions, first.facts["versions"])
     if differs:

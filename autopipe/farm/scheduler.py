@@ -1,4 +1,4 @@
-"""The scheduler of a farm: connects runs with workers, and holds nothing that it could not lose."""
+"""The scheduler of a farm: connects runs with workers, without persistent state."""
 
 import asyncio
 import signal
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
 
 _BACKLOG: Final = 10_000
-"""Messages that may wait for a peer, which is dropped beyond that."""
+"""Maximum number of queued messages for a peer, which is dropped beyond that."""
 
 _LOOK: Final = 5.0
-"""Seconds between two looks for workers that are overdue."""
+"""Seconds between two checks for overdue workers."""
 
 _LONGEST: Final = 86400.0
-"""Seconds that an order may allow a worker to be silent."""
+"""Maximum time limit of an order in seconds."""
 
 _BROKEN: Final = frozenset({1002, 1003, 1007, 1009})
-"""Codes of WebSocket with which a connection is closed to a peer that breaks the protocol."""
+"""Close codes of WebSocket for a peer that breaks the protocol."""
 
 _LABEL: Final = TypeAdapter[str](tuning.Label)
 
@@ -42,7 +42,7 @@ def run_scheduler(address: str, certificates: str | None, tell: Callable[[str], 
 
 
 class Scheduler:
-    """Serves peers: what they send is read here, and decided in an `Exchange`."""
+    """Serves peers: parses their messages, and passes them to an `Exchange`."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -79,10 +79,10 @@ class Scheduler:
         try:
             hello = await asyncio.wait_for(channel.receive(connection), channel.HANDSHAKE)
             if hello.get("protocol") != PROTOCOL:
-                told = (
+                refusal = (
                     f"it speaks protocol {format_value(str(hello.get('protocol')))}, not {PROTOCOL}"
                 )
-                await connection.send(channel.encode_message({"refused": told}))
+                await connection.send(channel.encode_message({"refused": refusal}))
             elif hello.get("role") == "worker":
                 await self._attend_worker(connection, hello, tell)
             else:
@@ -104,7 +104,7 @@ class Scheduler:
             str(hello["name"])[:200], _LABEL.validate_python(hello["label"]), dict(hello["facts"]),
             int(hello["slots"]), tell,
         )  # fmt: skip
-        if worker.name in self._exchange.workers:  # its connection of before is not yet missed
+        if worker.name in self._exchange.workers:  # its earlier connection is not yet closed
             await connection.send(channel.encode_message({"taken": worker.name}))
             return
         reason = self._exchange.find_refusal(worker)
@@ -144,7 +144,7 @@ class Scheduler:
             self._exchange.depart(run)
 
     def _take_request(self, run: ConnectedRun, message: Mapping[str, Any]) -> None:
-        """Do what a run asks for. Raises LookupError, TypeError and ValueError."""
+        """Execute a request of a run. Raises LookupError, TypeError and ValueError."""
         match message["do"]:
             case "submit":
                 seconds = min(max(0.0, float(message["seconds"])), _LONGEST)
@@ -168,7 +168,7 @@ class Scheduler:
 
 
 async def _send(connection: "ServerConnection", outgoing: Any) -> None:  # noqa: ANN401 -- a queue
-    """Send what waits for a peer; drop one that does not read it."""
+    """Send the queued messages of a peer; drop a peer that does not read."""
     from websockets.exceptions import ConnectionClosed
 
     with suppress(ConnectionClosed):

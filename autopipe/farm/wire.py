@@ -1,4 +1,4 @@
-"""What travels: orders and answers, as JSON. What comes back is believed in nothing."""
+"""Orders and answers as JSON. Answers are not trusted: every field is validated."""
 
 import json
 import math
@@ -16,32 +16,32 @@ MESSAGE: Final = 1 << 24
 Do = Literal["time", "rounds", "check", "loops"]
 
 _LONGEST: Final = 2000
-"""Characters of an error that are worth keeping."""
+"""Maximum length of an error."""
 
 _MOST: Final = 10_000
-"""Times that a candidate may have."""
+"""Maximum number of times of a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCandidate:
-    """A schedule, as another machine makes it."""
+    """A schedule, as another machine replays it."""
 
     workload: str
     """The unscheduled module, as TVM's JSON."""
     implementation: str
     schedule: str
-    """As `replay` reads it: a trace, or a template and its knobs."""
+    """The schedule in the format of `replay`: a trace, or a template and its knobs."""
     surroundings: Surroundings | None = None
-    """How a model calls it; null where it is timed in a loop of its own."""
+    """How a model calls it; None if it is timed in a loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
-    """What a worker is asked to do."""
+    """A unit of work for a worker."""
 
     do: Do
-    """`time` a candidate, time a few in `rounds`, `check` a candidate against its plain loops, or
-    check these `loops` against themselves."""
+    """`time` a candidate, time several in `rounds`, `check` a candidate against its plain loops,
+    or check these `loops` against themselves."""
     target: Mapping[str, Any]
     """The resolved facts of `Facet.TARGET`."""
     fast_algorithms: bool
@@ -50,20 +50,20 @@ class WorkOrder:
     touched: int
     candidates: tuple[RemoteCandidate, ...]
     best: float = math.inf
-    """The time in seconds that a candidate has to beat."""
+    """The incumbent's time in seconds."""
     count: int = 1
-    """How many rounds."""
+    """Number of rounds."""
 
     def text(self) -> str:
-        """Write it as JSON."""
+        """Serialize the order as JSON."""
         document = asdict(self)
         document["best"] = None if math.isinf(self.best) else self.best
         return json.dumps(document)
 
     def identity(self) -> str:
-        """Digest what decides the answer: equal orders of several runs are done once for all.
+        """Digest the fields that determine the answer: equal orders of several runs are shared.
 
-        A time to beat counts by its power of two. It only says from when on a time may be coarse.
+        Of the time to beat only the power of two counts: it only sets the precision of a timing.
         """
         document = asdict(self)
         document["best"] = None if math.isinf(self.best) else math.frexp(self.best)[1]
@@ -71,7 +71,7 @@ class WorkOrder:
 
     @classmethod
     def read(cls, text: str | bytes) -> Self:
-        """Read what `text` wrote. Raises ValueError, TypeError or LookupError for anything else."""
+        """Parse the output of `text`. Raises ValueError, TypeError or LookupError otherwise."""
         document = foreign.parse_object(text)
         best = document.pop("best")
         candidates = tuple(map(_parse_candidate, document.pop("candidates")))
@@ -79,73 +79,73 @@ class WorkOrder:
 
 
 def _parse_candidate(document: Mapping[str, Any]) -> RemoteCandidate:
-    called = document["surroundings"]
-    known = called and Surroundings(
-        int(called["touched"]),
-        tuple(map(int, called["activations"])),
-        tuple(map(int, called["weights"])),
+    section = document["surroundings"]
+    surroundings = section and Surroundings(
+        int(section["touched"]),
+        tuple(map(int, section["activations"])),
+        tuple(map(int, section["weights"])),
     )
     workload, implementation, schedule = (
         str(document[name]) for name in ("workload", "implementation", "schedule")
     )
-    return RemoteCandidate(workload, implementation, schedule, known or None)
+    return RemoteCandidate(workload, implementation, schedule, surroundings or None)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkAnswer:
-    """What a worker says."""
+    """The answer of a worker."""
 
     device: str
-    """The fingerprint of the device that did it, and of the versions there."""
+    """The fingerprint of its device and versions."""
     measurements: tuple[Measurement, ...] = ()
     """One a candidate."""
     checked: Mapping[str, Any] | None = None
-    """What came of a check, as `Checked` is told, or of its failure."""
+    """The result of a check, a `Checked` as JSON, or its failure."""
     refused: str | None = None
-    """Why the worker does nothing of this kind: it is another machine than it is taken for."""
+    """Why the worker refuses orders of this kind: its machine does not fit the target."""
     lost: str | None = None
-    """Why this worker could not do it, although another one may."""
+    """Why this worker failed, although another one may succeed."""
     by: str | None = None
-    """Who has done it, as the scheduler says; nothing that a worker says of itself."""
+    """Name of the worker, set by the scheduler and not by the worker."""
 
     def text(self) -> str:
-        """Write it as JSON."""
-        said = asdict(self)
-        return json.dumps({name: said[name] for name in said if name != "by"})
+        """Serialize the answer as JSON."""
+        document = asdict(self)
+        return json.dumps({name: document[name] for name in document if name != "by"})
 
     @classmethod
     def read(cls, text: object, count: int) -> Self:
-        """Read an answer about so many candidates. Raises ValueError for anything else."""
+        """Parse the answer for `count` candidates. Raises ValueError if it is invalid."""
         if not isinstance(text, str):
             raise ValueError("no text")  # noqa: TRY004 -- its reader knows only this
         try:
             document = foreign.parse_object(text)
-            found = tuple(map(_parse_measurement, document["measurements"]))
-            checked = document["checked"]
-            if checked is not None and not isinstance(checked, dict):
+            measurements = tuple(map(_parse_measurement, document["measurements"]))
+            check_result = document["checked"]
+            if check_result is not None and not isinstance(check_result, dict):
                 raise ValueError("no verdict")
             reasons = (_parse_reason(document[name]) for name in ("refused", "lost"))
-            answer = cls(str(document["device"])[:64], found, checked, *reasons)
+            answer = cls(str(document["device"])[:64], measurements, check_result, *reasons)
         except (LookupError, TypeError, OverflowError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
-        whole = answer.refused or answer.lost or checked is not None
-        if len(found) != (0 if whole else count):
-            raise ValueError(f"{len(found)} times for {count} candidates")
+        has_no_times = answer.refused or answer.lost or check_result is not None
+        if len(measurements) != (0 if has_no_times else count):
+            raise ValueError(f"{len(measurements)} times for {count} candidates")
         return answer
 
 
 def _parse_measurement(document: Mapping[str, Any]) -> Measurement:
-    """Read a measurement. Raises ValueError for a time that no worker of ours says."""
+    """Parse a measurement. Raises ValueError for a time that no worker sends."""
     error, seconds = document["error"], document["seconds"]
     if error is not None:
         return Measurement(error=_parse_reason(error))
     if not 0 < len(seconds) <= _MOST:
         raise ValueError("no times")
     times: Sequence[float] = tuple(float(value) for value in seconds)
-    found = to_measurement(tuple(times), cut=document["cut"] is True)
-    if found.error is not None:
-        raise ValueError(found.error)
-    return found
+    measurement = to_measurement(tuple(times), cut=document["cut"] is True)
+    if measurement.error is not None:
+        raise ValueError(measurement.error)
+    return measurement
 
 
 def _parse_reason(value: object) -> str | None:

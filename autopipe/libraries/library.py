@@ -95,7 +95,7 @@ class Library:
     interface: CBlas | Packed
     """How it is called."""
     least: int
-    """Multiply-adds below which a call can not pay."""
+    """Multiply-adds below which a call cannot pay."""
     device: str = "cpu"
     """Where it runs, as a backend names it."""
     distribution: str | None = None

@@ -1,4 +1,4 @@
-"""What a lock holds: every decision that a build rests on, and what came out."""
+"""The contents of a lock: every decision that a build depends on, and digests of its results."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ from autopipe.config.model import Digest
 from autopipe.config.target import Arch, Bytes, Feature, Hardware, Word
 
 Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0-9a-f]{12}$")]
-"""A template with its knobs; or the beginning of the digest of a trace, which is in the records."""
+"""A template with its knobs; or the prefix of the digest of a trace, which is in the records."""
 
 
 def _check_version(value: object) -> object:
@@ -65,19 +65,19 @@ class LockedTask(Frozen, frozen=True):
     calls: Annotated[Count, Field(ge=1)]
     """How often a run of the model calls it."""
     engine: str
-    """Who proposed the schedule."""
+    """The engine that proposed the schedule."""
     implementation: str
-    """What was scheduled."""
+    """Implementation that was scheduled."""
     schedule: Schedule | None
-    """How; null for plain loops and for a fallback."""
+    """The schedule; null for plain loops and for a fallback."""
     microseconds: tuple[Amount, Amount, Amount] | None
-    """Least, median and largest measured time of one call; null for a fallback."""
+    """Minimum, median and maximum measured time of one call; null for a fallback."""
     trials: Count
-    """What finding it took."""
+    """Trials spent on the task."""
 
     @property
     def choice(self) -> dict[str, Any]:
-        """What decides the code of the task."""
+        """Return the fields that determine the code of the task."""
         return self.model_dump(include={"workload", "engine", "implementation", "schedule"})
 
 
@@ -89,13 +89,13 @@ class Lock(Frozen, frozen=True):
     pipeline: str
     """Name of the pipeline."""
     configuration: dict[str, Any]
-    """The sections of the pipeline file that decide the bytes, with their defaults."""
+    """The sections of the pipeline file that determine the bytes, with their defaults."""
     sources: dict[str, Digest]
     """Files that the stages read, by stage and name."""
     target: Annotated[dict[str, Any], AfterValidator(_check_target)]
     """The resolved target."""
     versions: dict[str, dict[str, str | None]]
-    """What decides the bytes besides, by facet."""
+    """Further versions that determine the bytes, by facet."""
     stages: dict[str, int]
     """Versions of the stages."""
     records: Digest | None
@@ -103,4 +103,4 @@ class Lock(Frozen, frozen=True):
     tasks: tuple[LockedTask, ...]
     """Every task, in the order of the model."""
     artifacts: dict[str, Digest]
-    """What the build must come to: `lib.so`, `weights.safetensors`, and the package."""
+    """Expected digests of the build: `lib.so`, `weights.safetensors`, and the package."""

@@ -1,4 +1,4 @@
-"""Lock files on the disk."""
+"""Read and write lock files."""
 
 import hashlib
 from io import BytesIO
@@ -24,9 +24,9 @@ def read_lock(path: Path) -> Lock:
 
 
 def read_signed(path: Path, signers: "Signers") -> "tuple[Lock, Signer]":
-    """Read a lock once; what is parsed is what was found to be signed, and by whom.
+    """Verify the signature of a lock and parse the verified bytes; return lock and signer.
 
-    Raises UnsignedError, before anything of it is looked at; LockError, ConfigError, SetupError.
+    Raises UnsignedError before anything is parsed; LockError, ConfigError, SetupError.
     """
     from autopipe.signing.signature import SignedKind
 
@@ -36,10 +36,10 @@ def read_signed(path: Path, signers: "Signers") -> "tuple[Lock, Signer]":
 
 
 def read_followed(path: Path, signers: "Signers | None", tmp: Path) -> tuple[Lock, Path | None]:
-    """Read a lock that a run follows, which one of the `signers` has to have signed, if any.
+    """Read the lock that a run follows; it must be signed by one of the `signers` if there are any.
 
-    Return with it a copy of its records in `tmp`, where nobody else changes them, if signers are
-    named. Raises LockError, ConfigError, SetupError, StoreError.
+    With signers, the records are copied to the private folder `tmp`, whose path is returned too.
+    Raises LockError, ConfigError, SetupError, StoreError.
     """
     if signers is None:
         return read_lock(path), None
@@ -59,7 +59,7 @@ def read_followed(path: Path, signers: "Signers | None", tmp: Path) -> tuple[Loc
 
 
 def read_records(path: Path, lock: Lock) -> bytes | None:
-    """Read the records beside a lock, which have to be those that it names; None if it names none.
+    """Read the records beside a lock and check their digest; None if the lock names none.
 
     Raises LockError.
     """
@@ -69,27 +69,27 @@ def read_records(path: Path, lock: Lock) -> bytes | None:
     data = _read_bytes(records)
     digest = hashlib.sha256(data).hexdigest()
     if digest != lock.records:
-        told = f"locked {lock.records[:12]}, now {digest[:12]}"
-        raise LockError(f"{records}: not the records that {path.name} names: {told}")
+        difference = f"locked {lock.records[:12]}, now {digest[:12]}"
+        raise LockError(f"{records}: not the records that {path.name} names: {difference}")
     return data
 
 
 def write_lock(path: Path, lock: str, records: str | None) -> None:
-    """Write a lock and its records, each whole or not at all; the lock names its records' digest.
+    """Write a lock and its records atomically, each by itself; the lock holds the records' digest.
 
     Raises StoreError.
     """
-    beside = find_records_path(path)
+    records_path = find_records_path(path)
     with files.wrap_os_errors(path):
         if records is None:
-            beside.unlink(missing_ok=True)
+            records_path.unlink(missing_ok=True)
         else:
-            files.replace(beside, records.encode(), path.parent, mode=0o644)
+            files.replace(records_path, records.encode(), path.parent, mode=0o644)
         files.replace(path, lock.encode(), path.parent, mode=0o644)
 
 
 def read_text(path: Path) -> str:
-    """Read a text that is kept beside a pipeline. Raises LockError."""
+    """Read a text file beside a pipeline file. Raises LockError."""
     return _decode_text(_read_bytes(path), path)
 
 

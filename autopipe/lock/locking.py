@@ -1,4 +1,4 @@
-"""What a lock means for a run: whether it is current, what is replayed, and when it is written."""
+"""The lock of a run: check whether it is current, replay its schedules, and write it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,18 +37,18 @@ _ASIDE: Final = (
     "pipeline:", "configuration.verify", "configuration.package", "stages.verify",
     "stages.package", "versions.packages.", "versions.reference.",
 )  # fmt: skip
-"""What has nothing to do with tuning: the lock is written anew, and nothing is tuned."""
+"""Prefixes of differences without effect on tuning: the lock is rewritten, nothing is tuned."""
 
 _KEPT: Final = (
     *_ASIDE, "sources.", "configuration.model", "configuration.layout", "configuration.fusion",
     "configuration.tasks", "stages.import", "stages.optimize", "stages.lower", "stages.tasks",
 )  # fmt: skip
-"""What may change without making a schedule that was found before a worse choice."""
+"""Prefixes of differences under which earlier schedules remain valid choices."""
 
 _RECORDS: Final = "records"
 
 _TOLD: Final = 3
-"""Differences that a warning names."""
+"""Maximum number of differences in a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,52 +59,56 @@ class Locking:
     mode: Mode
     lock: Lock | None = None
     outline: LockOutline | None = None
-    """What a run would rest on now; None where that is not known or not asked."""
+    """The present values of all that a lock records; None where unknown or not asked."""
     differs: tuple[str, ...] = field(default=())
     """Why the lock is not current."""
     checked: Path | None = None
-    """A copy of the records, whose bytes a signature was found to cover; None without signers."""
+    """A copy of the records, whose signature was verified; None without signers."""
 
     @property
     def records(self) -> Path:
-        """Where the records are read."""
+        """Return the path from which the records are read."""
         return self.checked or find_records_path(self.path)
 
     @property
     def current(self) -> bool:
-        """Whether the lock was written for what is there now."""
+        """Whether the lock was written for the present inputs."""
         return self.lock is not None and self.outline is not None and not self.differs
 
     def stages(self, stages: Iterable[Stage], force: Iterable[str] = ()) -> tuple[Stage, ...]:
-        """Return the stages, with what the lock replays or leaves out."""
-        replayed = (self._replace_tuning(stage, frozenset(force)) for stage in stages)
-        return tuple(stage for stage in replayed if stage.cached or self.mode is not Mode.FROZEN)
+        """Replace tuning by a replay where the lock allows; omit measuring stages when frozen."""
+        replaced_stages = (self._replace_tuning(stage, frozenset(force)) for stage in stages)
+        return tuple(
+            stage for stage in replaced_stages if stage.cached or self.mode is not Mode.FROZEN
+        )
 
     def environment(self, environment: Environment) -> Environment:
-        """Return the environment of the run: in a frozen one, the target is the lock's."""
+        """Return the environment of the run; in frozen mode, its target is that of the lock."""
         if self.mode is Mode.FROZEN and self.lock is not None:
             return Pinned(environment, self.lock.target)
         return environment
 
     def stale(self) -> str:
-        """Say what the lock was not written for; empty where that is nothing, or another's say."""
+        """Build the warning for a stale lock; empty if it is current or the mode reports it."""
         if self.mode is not Mode.AUTO or self.lock is None or not self.differs:
             return ""
-        more = len(self.differs) - _TOLD
-        told = "; ".join([*self.differs[:_TOLD], *([f"and {more} more"] if more > 0 else [])])
-        return f"{self.path} is not current and will be written anew: {told}"
+        hidden_count = len(self.differs) - _TOLD
+        reasons = "; ".join(
+            [*self.differs[:_TOLD], *([f"and {hidden_count} more"] if hidden_count > 0 else [])]
+        )
+        return f"{self.path} is not current and will be written anew: {reasons}"
 
     def told(self, outlook: Outlook) -> Outlook:
-        """Say of tuning that was never run here why the lock does not stand in for it."""
+        """Add the reason why a stale lock cannot replace tuning that never ran here."""
         if outlook.stage == TuneStage.name and outlook.why == (NEVER,) and self.differs:
             return replace(outlook, why=self.differs)
         return outlook
 
     def require(self, extract_tasks: Callable[[], Path | None]) -> None:
-        """Raise LockError unless the lock is current, where it has to be.
+        """Raise LockError in a strict mode unless the lock is current.
 
-        `extract_tasks` returns the folder of the tasks as they are now, None for a run that ends
-        before they are known: the message then lacks the tasks that the records do not fit.
+        `extract_tasks` returns the folder of the current tasks, None for a run that ends before
+        they are known: the message then lacks the tasks that do not match the records.
         """
         if not self.mode.strict or self.current:
             return
@@ -115,68 +119,78 @@ class Locking:
         misfits: list[str] = []
         sound = not any(text.startswith(_RECORDS) for text in self.differs)
         if self.lock.records is not None and sound:
-            tuned = beside.read_records(files.read_text(self.records), self.records)
+            tuning_result = beside.read_records(files.read_text(self.records), self.records)
             tasks = extract_tasks()
             misfits = (
-                beside.list_task_mismatches(tuned, read_tasks(tasks)) if tasks is not None else []
+                beside.list_task_mismatches(tuning_result, read_tasks(tasks))
+                if tasks is not None
+                else []
             )
-        told = "\n  ".join([*self.differs, *misfits])
+        reasons = "\n  ".join([*self.differs, *misfits])
         raise LockError(
-            f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n  {told}"
+            f"{self.path}: is not current; `autopipe run` or `run --update` makes it so\n"
+            f"  {reasons}"
         )
 
     def hold(self, artifacts: Mapping[str, Artifact], contents: TreeDigests) -> None:
-        """Raise LockError where a build is not what a lock says that it has to be."""
+        """Raise LockError if a build differs from the tasks and digests of the lock."""
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
         now = self._fill_lock(artifacts, _read_tuning_result(artifacts), contents)
-        changed = list_differences(
+        changed_tasks = list_differences(
             *({t.name: t.choice for t in lock.tasks} for lock in (self.lock, now))
         )
-        wrong = [f"tasks.{text}" for text in changed]
-        whole = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
-        locked = {n: d for n, d in self.lock.artifacts.items() if whole or n in now.artifacts}
-        wrong += list_differences({"artifacts": locked}, {"artifacts": now.artifacts})
+        wrong = [f"tasks.{text}" for text in changed_tasks]
+        has_package = any(artifact.kind is Kind.PACKAGE for artifact in artifacts.values())
+        locked_artifacts = {
+            n: d for n, d in self.lock.artifacts.items() if has_package or n in now.artifacts
+        }
+        wrong += list_differences({"artifacts": locked_artifacts}, {"artifacts": now.artifacts})
         if wrong:
-            told = "\n  ".join(wrong)
-            raise LockError(f"{self.path}: the build is not what it says\n  {told}")
+            reasons = "\n  ".join(wrong)
+            raise LockError(f"{self.path}: the build is not what it says\n  {reasons}")
 
     def write(self, artifacts: Mapping[str, Artifact], store: Store) -> Path | None:
-        """Write the lock of a build, unless it is there; return its path if it was written.
+        """Write the lock of a build if it has changed; return its path if it was written.
 
         Raises StoreError.
         """
         if self.mode.strict or self.outline is None or "build" not in artifacts:
             return None
-        tuned = _read_tuning_result(artifacts)
-        lock = self._fill_lock(artifacts, tuned, store.contents)
+        tuning_result = _read_tuning_result(artifacts)
+        lock = self._fill_lock(artifacts, tuning_result, store.contents)
         if self.lock == lock and not self.differs:
             return None
         try:
             files.write_lock(
-                self.path, text.format_lock(lock), beside.format_records(tuned) if tuned else None
+                self.path,
+                text.format_lock(lock),
+                beside.format_records(tuning_result) if tuning_result else None,
             )
         except StoreError as error:
             raise StoreError(f"{error}; `run --no-lock` does without a lock") from error
-        if tuned is not None:
-            self._commit_replay(tuned, artifacts["tasks"].digest, store)
+        if tuning_result is not None:
+            self._commit_replay(tuning_result, artifacts["tasks"].digest, store)
         return self.path
 
-    def _commit_replay(self, tuned: TuningResult, tasks: str, store: Store) -> None:
-        """Have the next run find what it would read out of the lock."""
+    def _commit_replay(self, tuning_result: TuningResult, tasks: str, store: Store) -> None:
+        """Store the result of a replay of this lock, so that the next run is a cache hit."""
         stage = Replay(records=find_records_path(self.path))
         assert self.outline is not None  # noqa: S101 - the caller has seen it
         facts = {Facet.TARGET: self.outline.target}
         document = build_action(stage, {"tasks": tasks}, facts, store.contents)
         out = store.out()
-        tuned.write(out)
+        tuning_result.write(out)
         store.commit(digest_json(document), document, Kind.RECORDS, out)
 
     def _fill_lock(
-        self, artifacts: Mapping[str, Artifact], tuned: TuningResult | None, contents: TreeDigests
+        self,
+        artifacts: Mapping[str, Artifact],
+        tuning_result: TuningResult | None,
+        contents: TreeDigests,
     ) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
-        return self.outline.filled(artifacts, tuned, contents)
+        return self.outline.filled(artifacts, tuning_result, contents)
 
     def _replace_tuning(self, stage: Stage, force: frozenset[str]) -> Stage:
         if not isinstance(stage, TuneStage) or self.lock is None or self.lock.records is None:
@@ -203,21 +217,21 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     build: str | None = None,
     ask: bool,
 ) -> Locking:
-    """Read the lock of a pipeline file, or of one of its builds, and see whether it is current.
+    """Read the lock of a pipeline file, or of one of its builds, and compare it with the present.
 
-    Without `ask`, TVM is not asked for what is not known yet. A lock that none of the `signers`
-    signed is not looked at. Raises LockError, ConfigError, SetupError.
+    Without `ask`, facts that only TVM knows are left unknown. A lock without a signature of one of
+    the `signers` is not parsed. Raises LockError, ConfigError, SetupError.
     """
     path = lock_of(file, build)
     locking = Locking(path, mode)
     if mode is Mode.OFF:
         return locking
-    other = path.with_suffix(file.suffix)
-    if build is not None and other.exists():
-        raise ConfigError(f"{path} is the lock of {other}: give build {build} another name")
+    sibling = path.with_suffix(file.suffix)
+    if build is not None and sibling.exists():
+        raise ConfigError(f"{path} is the lock of {sibling}: give build {build} another name")
     if path.exists() or path.is_symlink():
-        signed = files.read_followed(path, signers, contents.tmp)
-        locking = replace(locking, lock=signed[0], checked=signed[1])
+        lock_and_copy = files.read_followed(path, signers, contents.tmp)
+        locking = replace(locking, lock=lock_and_copy[0], checked=lock_and_copy[1])
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
@@ -233,12 +247,12 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
 
 
 def _read_tuning_result(artifacts: Mapping[str, Artifact]) -> TuningResult | None:
-    """Return what belongs beside a lock; None where nothing was tuned."""
+    """Read the result of tuning; None where nothing was tuned."""
     return TuningResult.read(artifacts["tune"].path) if "tune" in artifacts else None
 
 
 def _list_record_problems(path: Path, lock: Lock, contents: TreeDigests) -> list[str]:
-    """Say what is wrong with the records beside a lock. Raises LockError for what is unreadable."""
+    """List problems of the records beside a lock. Raises LockError if they are unreadable."""
     if lock.records is None:
         return []
     records = find_records_path(path)

@@ -1,4 +1,4 @@
-"""How a run treats the lock, as its options say."""
+"""The lock mode of a run, set by its options."""
 
 from enum import StrEnum
 
@@ -9,9 +9,9 @@ class Mode(StrEnum):
     """How a run treats the lock beside its pipeline file."""
 
     AUTO = "auto"
-    """What is current is replayed; otherwise all is tuned, and the lock written."""
+    """A current lock is replayed; otherwise everything is tuned, and the lock written."""
     UPDATE = "update"
-    """Tasks that the lock knows stay as they are; the others are tuned, and the lock written."""
+    """Tasks in the lock keep their schedules; the others are tuned, and the lock written."""
     LOCKED = "locked"
     """It must be current."""
     FROZEN = "frozen"
@@ -26,7 +26,7 @@ class Mode(StrEnum):
 
 
 def check_mode(mode: Mode, *, partial: bool, signed: bool = False) -> None:
-    """Raise ConfigError where a part is to write the lock, or one that is `signed` binds nobody."""
+    """Raise ConfigError for `--update` of a partial run, or signers in a mode that may write."""
     if signed and not mode.strict:
         raise ConfigError("--signers is for runs that follow the lock: add --frozen or --locked")
     if partial and mode is Mode.UPDATE:

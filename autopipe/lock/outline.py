@@ -1,4 +1,4 @@
-"""What a build rests on, and what it came to, as a lock."""
+"""Build a lock from the inputs of a run and the artifacts of its build."""
 
 import hashlib
 import json
@@ -27,10 +27,10 @@ DECISIVE: Final = frozenset(
         "numerics", "verify", "package",
     }
 )  # fmt: skip
-"""Sections of the pipeline file that decide the bytes of a build."""
+"""Sections of the pipeline file that determine the bytes of a build."""
 
 _ELSEWHERE: Final = frozenset({Facet.TARGET, Facet.DEVICE})
-"""What is no version: the target has its own place, and where was measured decides no bytes."""
+"""Facets that are no versions: the target has its own field, the device changes no bytes."""
 
 _LIBRARIES: Final = Facet.LIBRARIES.value
 
@@ -40,7 +40,7 @@ _LONGEST: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class LockOutline:
-    """What is known of a lock before anything is built: all that the build will rest on."""
+    """The part of a lock that is known before the build: everything that the build depends on."""
 
     pipeline: str
     configuration: dict[str, Any]
@@ -59,9 +59,9 @@ class LockOutline:
         *,
         ask: bool,
     ) -> "LockOutline | None":
-        """Return what a run of the stages would rest on; None where TVM had to be asked first.
+        """Collect the inputs of a run of the stages; None if that needs facts from TVM.
 
-        With `ask`, it is asked. Raises ConfigError for a source that can not be read, SetupError
+        With `ask`, TVM is asked. Raises ConfigError for a source that cannot be read, SetupError
         and TargetError.
         """
         stages = [stage for stage in stages if stage.cached]
@@ -83,43 +83,53 @@ class LockOutline:
         )
 
     def differences(self, lock: Lock) -> list[str]:
-        """Name all that the lock was written for and that is otherwise now."""
+        """List the entries in which the lock differs from the present, with both values."""
         names = ("pipeline", "configuration", "sources", "target", "versions", "stages")
-        locked = {name: getattr(lock, name) for name in names}
+        locked_facts = {name: getattr(lock, name) for name in names}
         now = {name: getattr(self, name) for name in names}
-        here = self.versions.get(_LIBRARIES, {})
-        used = {name: here.get(name) for name in lock.versions.get(_LIBRARIES, {})}
-        return list_differences(locked, {**now, "versions": {**self.versions, _LIBRARIES: used}})
+        library_versions = self.versions.get(_LIBRARIES, {})
+        used_libraries = {
+            name: library_versions.get(name) for name in lock.versions.get(_LIBRARIES, {})
+        }
+        return list_differences(
+            locked_facts, {**now, "versions": {**self.versions, _LIBRARIES: used_libraries}}
+        )
 
     def filled(
-        self, artifacts: Mapping[str, Artifact], tuned: TuningResult | None, contents: TreeDigests
+        self,
+        artifacts: Mapping[str, Artifact],
+        tuning_result: TuningResult | None,
+        contents: TreeDigests,
     ) -> Lock:
-        """Return the lock of a build; `tuned` is what its artifact of *tune* holds, if any."""
-        built = BuiltLibrary.read(artifacts["build"].path).tasks
+        """Return the lock of a build; `tuning_result` is its artifact of *tune*, if any."""
+        built_tasks = BuiltLibrary.read(artifacts["build"].path).tasks
         ops = {task.name: task.info.names for task in read_tasks(artifacts["tasks"].path)}
         return Lock(
             version=1, pipeline=self.pipeline, configuration=self.configuration,
-            sources=self.sources, target=self.target, versions=self._select_used_versions(built),
+            sources=self.sources, target=self.target,
+            versions=self._select_used_versions(built_tasks),
             stages=self.stages,
-            records=hashlib.sha256(beside.format_records(tuned).encode()).hexdigest()
-            if tuned
+            records=hashlib.sha256(beside.format_records(tuning_result).encode()).hexdigest()
+            if tuning_result
             else None,
-            tasks=tuple(_lock_task(task, ops, tuned) for task in built),
+            tasks=tuple(_lock_task(task, ops, tuning_result) for task in built_tasks),
             artifacts=_digest_shipped_files(artifacts.values(), contents),
         )  # fmt: skip
 
     def _select_used_versions(
         self, tasks: Iterable[LibraryTask]
     ) -> dict[str, dict[str, str | None]]:
-        """Return the versions; of libraries, only of those that the build calls."""
-        called = {task.implementation for task in tasks}
-        here = self.versions.get(_LIBRARIES, {})
-        libraries = {name: version for name, version in here.items() if name in called}
+        """Return the versions, with only those libraries that the build calls."""
+        called_names = {task.implementation for task in tasks}
+        library_versions = self.versions.get(_LIBRARIES, {})
+        libraries = {
+            name: version for name, version in library_versions.items() if name in called_names
+        }
         return {**self.versions, _LIBRARIES: libraries}
 
 
 def list_differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name every entry that differs, as `configuration.tuning.seed: locked 0, now 1`."""
+    """List every entry that differs, such as `configuration.tuning.seed: locked 0, now 1`."""
     return [
         f"{at}: locked {_format_value(a)}, now {_format_value(b)}"
         for at, a, b in _walk_differences(locked, now, "")
@@ -127,7 +137,7 @@ def list_differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[
 
 
 def _walk_differences(locked: object, now: object, at: str) -> Iterator[tuple[str, object, object]]:
-    """Yield where two values part, and both as they are there."""
+    """Yield (path, locked value, current value) for each entry that differs."""
     if isinstance(locked, Mapping) and isinstance(now, Mapping):
         for name in sorted(locked.keys() | now.keys()):
             below = f"{at}.{format_value(name)}" if at else format_value(name)
@@ -154,16 +164,20 @@ def _format_value(value: object) -> str:
 
 def _list_versions(facts: Facts) -> dict[str, dict[str, str | None]]:
     return {
-        facet.value: {name: None if v is None else str(v) for name, v in said.items()}
-        for facet, said in facts.items()
+        facet.value: {name: None if v is None else str(v) for name, v in versions.items()}
+        for facet, versions in facts.items()
         if facet not in _ELSEWHERE
     }
 
 
 def _lock_task(
-    task: LibraryTask, ops: Mapping[str, tuple[str, ...]], tuned: TuningResult | None
+    task: LibraryTask, ops: Mapping[str, tuple[str, ...]], tuning_result: TuningResult | None
 ) -> LockedTask:
-    record = tuned.records.get(task.workload) if tuned and task.seconds is not None else None
+    record = (
+        tuning_result.records.get(task.workload)
+        if tuning_result and task.seconds is not None
+        else None
+    )
     return LockedTask(
         name=task.name, workload=task.workload, ops=ops[task.name], calls=task.calls,
         engine=task.engine, implementation=task.implementation,
@@ -182,17 +196,17 @@ def _lock_schedule(text: str) -> Schedule:
 
 def _to_microseconds(seconds: Iterable[float]) -> tuple[float, float, float]:
     times = sorted(seconds)
-    least, median, most = times[0], times[len(times) // 2], times[-1]
-    return _round_microseconds(least), _round_microseconds(median), _round_microseconds(most)
+    minimum, median, maximum = times[0], times[len(times) // 2], times[-1]
+    return _round_microseconds(minimum), _round_microseconds(median), _round_microseconds(maximum)
 
 
 def _round_microseconds(seconds: float) -> float:
-    """Round for people, but never down to nothing."""
+    """Round to nanoseconds, or to three digits if that would be zero."""
     return round(seconds * 1e6, 3) or float(f"{seconds * 1e6:.3g}")
 
 
 def _digest_shipped_files(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, str]:
-    """Return the sha256 of the files that are shipped."""
+    """Return the sha256 of the libraries, weights and packages, by file name."""
     return {
         file.name: file.sha256
         for artifact in artifacts

@@ -1,4 +1,4 @@
-"""The world outside as a lock has it: another target than this machine, all else as it is here."""
+"""An environment with the target of a lock, and all other facts of this machine."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from autopipe.environment.facet import Facet, Facts
 
 
 def list_contradictions(asked: Target, locked: Mapping[str, Any]) -> list[str]:
-    """Name each field of a lock's target that is not what the pipeline file asks for."""
+    """List the fields in which a lock's target contradicts the target of the pipeline file."""
     fields = asked.model_dump(
         mode="json", exclude_none=True, exclude={"linker", "sysroot", "mattr"}
     )
@@ -44,7 +44,7 @@ class Pinned:
     target: Mapping[str, object]
 
     def facts(self, facets: Iterable[Facet]) -> Facts:
-        """Return what the facets say. Raises SetupError."""
+        """Return the facts of the facets. Raises SetupError."""
         facets = frozenset(facets)
         return {
             **self.environment.facts(facets - {Facet.TARGET}),
@@ -52,7 +52,7 @@ class Pinned:
         }
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:
-        """Return the same, or None where TVM would have to be asked first."""
+        """Return the same, or None if that needs facts from TVM."""
         facets = frozenset(facets)
         facts = self.environment.known(facets - {Facet.TARGET})
         return None if facts is None else {**facts, **self._select_target_facts(facets)}

@@ -1,4 +1,4 @@
-"""Whether a build comes out the same: made twice again, elsewhere, and compared file by file."""
+"""Check that a build is reproducible: build twice more in other folders, compare file by file."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,14 @@ from autopipe.store.canonical import digest_json
 from autopipe.store.store import Store, open_store
 
 STAGE: Final = "rebuild"
-"""What reporters call the check."""
+"""Name of the check in reports."""
 
 _BUILDS: Final = ("first", "second")
 _WENT: Final = {"checked", "unchecked", "reason", "rejected", "failures"}
-"""What `library.json` tells of how checking a task went; some of it names folders of the store."""
+"""Fields of `library.json` about the checks of a task; some contain folders of the store."""
 
 _SHOWN: Final = 40
-"""Files that are named at most."""
+"""Maximum number of files in a message."""
 
 Digests = dict[str, dict[str, str]]
 """The sha256 of each file, by stage and name."""
@@ -39,65 +39,65 @@ Digests = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding:
-    """A run that is made again."""
+    """A run that is repeated to check that it is reproducible."""
 
     plan: Plan
     store: Store
     environment: Environment
     isolate: Callable[..., AbstractContextManager[Isolate]]
-    """Starts what runs the stages of one build; takes `tmp`, a folder for temporary files."""
+    """Starts the runner of the stages of one build; takes `tmp`, a folder for temporary files."""
     emit: Callable[[Event], None]
 
     def check(self, artifacts: Mapping[str, Artifact]) -> None:
-        """Build twice in new stores and processes, with the records that tuning gave.
+        """Build twice in new stores and processes, with the records of the first build's tuning.
 
-        Reports are left out, they tell of one run, and so is all that is measured. Raises
-        GateError, which names each file that differs, those of the first stage first.
+        Reports and measurements are not compared. Raises GateError with each file that differs,
+        those of the first stage first.
         """
         start = time.monotonic()
         self.emit(StageStarted(stage=STAGE))
-        made = {
+        digests = {
             name: _digest_files(artifact)
             for name, artifact in artifacts.items()
             if _is_compared(artifact)
         }
         try:
-            self._compare_builds(made, build_plan(self._list_rebuilt_stages(artifacts)))
+            self._compare_builds(digests, build_plan(self._list_rebuilt_stages(artifacts)))
         except AutopipeError as error:
-            failed = StageFailed(stage=STAGE, error=str(error), exit_code=error.exit_code)
-            self.emit(failed)
+            failure = StageFailed(stage=STAGE, error=str(error), exit_code=error.exit_code)
+            self.emit(failure)
             raise
-        number = sum(map(len, made.values()))
+        number = sum(map(len, digests.values()))
         self.emit(
             StageFinished(
                 stage=STAGE,
-                digest=digest_json(made),
+                digest=digest_json(digests),
                 seconds=time.monotonic() - start,
-                summary=f"{len(made)} artifacts, {number} files, all the same when built again",
+                summary=f"{len(digests)} artifacts, {number} files, all the same when built again",
             )
         )
 
-    def _compare_builds(self, made: Digests, plan: Plan) -> None:
-        builds = [made]
+    def _compare_builds(self, digests: Digests, plan: Plan) -> None:
+        builds = [digests]
         try:
             for name in _BUILDS:
                 builds.append({})
                 root = self.store.tmp / name
-                with open_store(root) as own, self.isolate(tmp=own.tmp) as runner:
-                    executor = Executor(own, self.environment, runner, lambda _: None)
+                with open_store(root) as store, self.isolate(tmp=store.tmp) as runner:
+                    executor = Executor(store, self.environment, runner, lambda _: None)
                     self._rebuild_stages(plan, executor, name, builds[-1])
                 files.remove(root)
         except AutopipeError as error:
             if differences := _list_differences(
                 builds
-            ):  # what is built from something else may well fail
+            ):  # a stage with different inputs may well fail
                 raise _build_gate_error(differences) from error
             raise
         if differences := _list_differences(builds):
             raise _build_gate_error(differences)
 
     def _list_rebuilt_stages(self, artifacts: Mapping[str, Artifact]) -> list[Stage]:
-        """Return what is built again: the records come from a file, as they would from a lock."""
+        """Return the cached stages, with tuning replaced by a replay of its records."""
         records = self.store.tmp / "rebuild.records.jsonl"
         stages: list[Stage] = []
         for stage in (step.stage for step in self.plan.steps if step.stage.cached):
@@ -110,7 +110,7 @@ class Rebuilding:
         return stages
 
     def _rebuild_stages(self, plan: Plan, executor: Executor, name: str, build: Digests) -> None:
-        """Run a stage at a time, so that what was made is known even where the next one fails."""
+        """Run a stage at a time, so that its digests are known even if a later stage fails."""
         for count, step in enumerate(plan.steps, 1):
             self.emit(Progress(stage=STAGE, message=f"{name} build: {step.name}"))
             artifact = executor.run(Plan(plan.steps[:count]))[step.name]
@@ -134,12 +134,12 @@ def _digest_file(path: Path) -> str:
 
 
 def _list_differences(builds: Sequence[Digests]) -> list[str]:
-    """Describe each file that is not the same in all builds that came as far as its stage."""
+    """Describe each file that differs between the builds that completed its stage."""
     differences = []
     for stage in builds[0]:
-        made = [build[stage] for build in builds if stage in build]
-        for name in sorted({name for digests in made for name in digests}):
-            digests = [build.get(name, "nothing")[:12] for build in made]
+        stage_digests = [build[stage] for build in builds if stage in build]
+        for name in sorted({name for digests in stage_digests for name in digests}):
+            digests = [build.get(name, "nothing")[:12] for build in stage_digests]
             if len(set(digests)) > 1:
                 again = ", then ".join(digests[1:])
                 differences.append(f"{stage}: {name}: {digests[0]}, built again {again}")
@@ -148,6 +148,6 @@ def _list_differences(builds: Sequence[Digests]) -> list[str]:
 
 def _build_gate_error(differences: Sequence[str]) -> GateError:
     first = differences[0].split(":", 1)[0]
-    more = [f"and {len(differences) - _SHOWN} more"] if len(differences) > _SHOWN else []
-    told = "\n  ".join([*differences[:_SHOWN], *more])
-    return GateError(f"not reproducible: {first!r} is the first stage that differs\n  {told}")
+    omission = [f"and {len(differences) - _SHOWN} more"] if len(differences) > _SHOWN else []
+    lines = "\n  ".join([*differences[:_SHOWN], *omission])
+    return GateError(f"not reproducible: {first!r} is the first stage that differs\n  {lines}")

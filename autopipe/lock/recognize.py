@@ -1,4 +1,4 @@
-"""What kind of file tells of a build; also a lock that was merged, edited or cut short."""
+"""Recognize locks, packages and reports by their first bytes; also locks that are damaged."""
 
 import re
 from enum import StrEnum
@@ -11,7 +11,7 @@ from autopipe.errors import ConfigError
 
 _BLOCK: Final = 4096
 _MAGIC: Final = slice(257, 262)
-"""Where a tar says that it is one."""
+"""Position of the magic of a tar."""
 
 _LOCK: Final = re.compile(
     rb"(?:#[^\n]*\n)*\s*(?:version:[^\n]*\r?\npipeline:|[<=>|]{7}(?:[ \r\n]|$))"
@@ -19,7 +19,7 @@ _LOCK: Final = re.compile(
 
 
 class FileKind(StrEnum):
-    """What kind of file tells of a build."""
+    """Kinds of files that describe a build."""
 
     LOCK = "lock"
     PACKAGE = "package"
@@ -27,7 +27,7 @@ class FileKind(StrEnum):
 
 
 def recognize_file(path: Path) -> FileKind:
-    """Return what kind a file is, by how it begins. Raises ConfigError for any other."""
+    """Return the kind of a file by its first bytes. Raises ConfigError for any other file."""
     start = read_head(path)
     if is_package(start):
         return FileKind.PACKAGE
@@ -41,17 +41,17 @@ def recognize_file(path: Path) -> FileKind:
 
 
 def is_package(head: bytes) -> bool:
-    """Tell a package by how it begins."""
+    """Return whether the first bytes are those of a package."""
     return head[_MAGIC] == b"ustar"
 
 
 def is_lock(head: bytes) -> bool:
-    """Tell a lock by how it begins; a pipeline file has no field `pipeline`."""
+    """Return whether the first bytes are those of a lock: a pipeline file has no `pipeline`."""
     return _LOCK.match(head) is not None
 
 
 def read_head(path: Path) -> bytes:
-    """Return how a file begins, which tells what it is. Raises ConfigError."""
+    """Read the first 4 KiB of a file. Raises ConfigError."""
     try:
         with foreign.open_regular_file(path) as file:
             return file.read(_BLOCK)

@@ -1,7 +1,7 @@
-"""The records beside a lock: what tuning found, a line a task, as it is read again without tuning.
+"""The records beside a lock: the results of tuning, a line a task, which a replay reads.
 
-The first line tells how tuning ended; each other one holds what `tuning.json` says of a task and
-its line of `records.jsonl`, sorted by workload.
+The first line holds how tuning ended; each other one holds the entry of a task in `tuning.json`
+and its line of `records.jsonl`, sorted by workload.
 """
 
 import json
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class _Line(Part, frozen=True):
-    """A line of the file but the first."""
+    """A line of the file after the first."""
 
     tuning: TunedTask
     record: BestRecord | None = None
 
 
 def read_records(text: str, path: Path) -> TuningResult:
-    """Read what `format_records` wrote to a file. Raises LockError with the line."""
+    """Parse the output of `format_records`. Raises LockError with the line."""
     head, *rest = text.removesuffix("\n").split("\n")
     report = _parse_head(head, path)
     lines = [_parse_line(line, path, number) for number, line in enumerate(rest, 2)]
@@ -39,66 +39,66 @@ def read_records(text: str, path: Path) -> TuningResult:
     )
 
 
-def format_records(tuned: TuningResult) -> str:
-    """Return the lines that are kept beside a lock."""
-    document = tuned.report.document()
+def format_records(tuning_result: TuningResult) -> str:
+    """Format the result of tuning as the lines of a records file."""
+    document = tuning_result.report.document()
     del document["tasks"]
     lines = [_to_json({"version": 1, **document})]
-    for task in sorted(tuned.report.tasks, key=lambda task: task.workload):
-        record = tuned.records.get(task.workload)
+    for task in sorted(tuning_result.report.tasks, key=lambda task: task.workload):
+        record = tuning_result.records.get(task.workload)
         lines.append(_to_json({"record": record and record.document(), "tuning": task.document()}))
     return "".join(f"{line}\n" for line in lines)
 
 
 def find_forbidden(records: Iterable[BestRecord]) -> dict[str, str]:
-    """Say what is wrong with each record whose schedule holds what no schedule needs.
+    """Find records whose schedules contain instructions that no schedule needs.
 
-    By workload, with the engine; a lock with such a record was written by nobody's tuning.
+    Returns the reason by workload, with the engine. No tuning writes such a record.
     """
     from autopipe.traces.reading import Forbidden, check_schedule
 
-    found = {}
+    reasons = {}
     for record in sorted(records, key=lambda record: record.workload):
         try:
             for schedule in (record.schedule, *_open_schedules(record)):
                 check_schedule(schedule)
         except Forbidden as error:
-            found[record.workload] = f"engine {format_value(record.engine)}: {error}"
-    return found
+            reasons[record.workload] = f"engine {format_value(record.engine)}: {error}"
+    return reasons
 
 
 def _open_schedules(record: BestRecord) -> Iterator[str]:
     return (setting.schedule for setting in record.open_settings.values())
 
 
-def require_harmless(tuned: TuningResult, path: Path) -> None:
-    """Raise LockError, which names record and instruction, unless all schedules are data."""
-    names = {task.workload: format_value(task.name) for task in tuned.report.tasks}
+def require_harmless(tuning_result: TuningResult, path: Path) -> None:
+    """Raise LockError, with record and instruction, unless all schedules are harmless."""
+    names = {task.workload: format_value(task.name) for task in tuning_result.report.tasks}
     wrong = [
         f"task {names.get(workload, '?')} (workload {format_value(workload)}), {why}"
-        for workload, why in find_forbidden(tuned.records.values()).items()
+        for workload, why in find_forbidden(tuning_result.records.values()).items()
     ]
     if wrong:
         raise LockError("\n  ".join([f"{path}: refused, nobody's tuning wrote this:", *wrong]))
 
 
 def refuse_untrue(
-    tuned: TuningResult, tasks: "Iterable[Task]", target: Mapping[str, object], path: Path
+    tuning_result: TuningResult, tasks: "Iterable[Task]", target: Mapping[str, object], path: Path
 ) -> None:
-    """Raise LockError, with the name of each task whose time can not be true."""
+    """Raise LockError with each task whose time is below its lower bound."""
     from autopipe.records.times import list_untrue_times
 
-    if found := list_untrue_times(tuned.records.values(), tasks, target):
-        told = "\n  ".join(found.values())
-        raise LockError(f"{path}: times that can not be true; tune again\n  {told}")
+    if untrue_times := list_untrue_times(tuning_result.records.values(), tasks, target):
+        lines = "\n  ".join(untrue_times.values())
+        raise LockError(f"{path}: times that cannot be true; tune again\n  {lines}")
 
 
-def list_task_mismatches(tuned: TuningResult, tasks: "Iterable[Task]") -> list[str]:
-    """Name each kept task that is missing there, is another one there, or is not needed."""
-    kept = {task.workload: task for task in tasks if task.dropped is None}
-    known = {task.workload: task.name for task in tuned.report.tasks}
-    missing = {w: task.name for w, task in kept.items() if w not in known}
-    extra = {w: name for w, name in known.items() if w not in kept}
+def list_task_mismatches(tuning_result: TuningResult, tasks: "Iterable[Task]") -> list[str]:
+    """List the tasks that are missing in the records, stale, or not needed."""
+    current_tasks = {task.workload: task for task in tasks if task.dropped is None}
+    locked_names = {task.workload: task.name for task in tuning_result.report.tasks}
+    missing = {w: task.name for w, task in current_tasks.items() if w not in locked_names}
+    extra = {w: name for w, name in locked_names.items() if w not in current_tasks}
     stale = set(missing.values()) & set(extra.values())
     return [
         *(
@@ -116,7 +116,7 @@ def _describe_mismatch(workload: str, name: str, how: str) -> str:
 
 
 def _parse_head(line: str, path: Path) -> TuningReport:
-    """Read the first line, as of no task."""
+    """Parse the first line as a report without tasks."""
     head = _parse_json_object(line, path, 1)
     if head.pop("version", None) != 1:
         raise LockError(f"{path}:1: this autopipe reads version 1; upgrade it")
@@ -146,5 +146,5 @@ def _parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
 
 
 def _to_json(value: object) -> str:
-    """Write a line as *tune* does."""
+    """Serialize a value like *tune* does."""
     return json.dumps(value, sort_keys=True)

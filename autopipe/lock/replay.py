@@ -1,4 +1,4 @@
-"""Stage `tune` where a lock says what tuning found: nothing is measured."""
+"""Stage `tune` with a current lock: copies its records, measures nothing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from autopipe.store.artifact import Kind
 
 
 class Replay(Stage, frozen=True):
-    """Gives the records beside a lock, as the bytes that tuning once gave."""
+    """Writes the records beside a lock as tuning wrote them."""
 
     name: ClassVar[str] = "tune"
     version: ClassVar[int] = 1
@@ -25,7 +25,7 @@ class Replay(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:  # noqa: ARG003
-        """Return None: a pipeline file does not ask for it, a lock does."""
+        """Return None: a replay is configured by a lock, not by a pipeline file."""
         return None
 
     def sources(self) -> Mapping[str, Path]:
@@ -35,19 +35,19 @@ class Replay(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`.
 
-        Raises LockError, which names each task that is missing, extra or stale, each record whose
-        schedule holds what no schedule needs, and each whose time can not be true.
+        Raises LockError with each task that is missing, extra or stale, each record with a
+        forbidden instruction, and each whose time is below its lower bound.
         """
         from autopipe.lock import records as beside
         from autopipe.lock.file import read_text
         from autopipe.tasks.task import read_tasks
 
-        tuned = beside.read_records(read_text(self.records), self.records)
-        beside.require_harmless(tuned, self.records)
+        tuning_result = beside.read_records(read_text(self.records), self.records)
+        beside.require_harmless(tuning_result, self.records)
         tasks = read_tasks(ctx.inputs["tasks"])
-        if misfits := beside.list_task_mismatches(tuned, tasks):
+        if misfits := beside.list_task_mismatches(tuning_result, tasks):
             raise LockError("\n".join([f"{self.records}: is not of these tasks:", *misfits]))
-        beside.refuse_untrue(tuned, tasks, ctx.facts[Facet.TARGET], self.records)
-        tuned.write(ctx.out)
-        known, every = len(tuned.records), len(tuned.report.tasks)
-        return f"{known} of {every} tasks tuned, as the lock says; its times are claims"
+        beside.refuse_untrue(tuning_result, tasks, ctx.facts[Facet.TARGET], self.records)
+        tuning_result.write(ctx.out)
+        record_count, task_count = len(tuning_result.records), len(tuning_result.report.tasks)
+        return f"{record_count} of {task_count} tasks tuned, as the lock says; its times are claims"

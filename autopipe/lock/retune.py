@@ -1,4 +1,4 @@
-"""Stage `tune` where a lock knows some of the tasks: only the others are tuned."""
+"""Stage `tune` of `run --update`: only tasks that are not in the lock are tuned."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from autopipe.stages.tune import TuneStage
 
 
 class Retune(TuneStage, frozen=True):
-    """Tunes what a lock does not know, and takes over from it what it knows."""
+    """Tunes tasks that are not in the lock, and keeps the locked schedules of the others."""
 
     version: ClassVar[int] = 2
 
@@ -23,7 +23,7 @@ class Retune(TuneStage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:  # noqa: ARG003
-        """Return None: a pipeline file does not ask for it, `run --update` does."""
+        """Return None: it is configured by `run --update`, not by a pipeline file."""
         return None
 
     def sources(self) -> Mapping[str, Path]:
@@ -33,43 +33,47 @@ class Retune(TuneStage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`. Raises LockError, and what *tune* raises.
 
-        What was searched and measured of the others is not the share of all, so it is left out.
-        Without the schedules that the lock knows the model is not what it will be, so nothing is
-        decided inside of it.
+        The shares of searched and measured time would be those of the others only, so they are
+        left out. The model without the locked schedules is not the final one, so there is no
+        in-model comparison.
         """
         from autopipe.lock import records as beside
         from autopipe.lock.file import read_text
         from autopipe.tasks.task import read_tasks
 
         tasks = read_tasks(ctx.inputs["tasks"])
-        now = {task.workload: task for task in tasks if task.dropped is None}
-        locked = beside.read_records(read_text(self.records), self.records)
-        beside.require_harmless(locked, self.records)
-        beside.refuse_untrue(locked, tasks, ctx.facts[Facet.TARGET], self.records)
-        kept = {name: task for name, task in locked.tasks.items() if name in now}
-        rest = ctx.work / "rest"
-        rest.mkdir(exist_ok=True)
-        marked = [
-            task.model_copy(update={"dropped": "the lock knows it"}) if task.workload in kept
+        current_tasks = {task.workload: task for task in tasks if task.dropped is None}
+        locked_result = beside.read_records(read_text(self.records), self.records)
+        beside.require_harmless(locked_result, self.records)
+        beside.refuse_untrue(locked_result, tasks, ctx.facts[Facet.TARGET], self.records)
+        reused = {name: task for name, task in locked_result.tasks.items() if name in current_tasks}
+        rest_folder = ctx.work / "rest"
+        rest_folder.mkdir(exist_ok=True)
+        marked_tasks = [
+            task.model_copy(update={"dropped": "the lock knows it"}) if task.workload in reused
             else task
             for task in tasks
         ]  # fmt: skip
-        listed = [task.model_dump(mode="json") for task in marked]
-        (rest / "tasks.json").write_text(json.dumps(listed), encoding="utf-8")
-        if not (rest / "workloads").is_symlink():
-            (rest / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
-        summary = super().run(replace(ctx, inputs={"tasks": rest}))
-        found = TuningResult.read(ctx.out)
-        taken = [
-            task.model_copy(update={"task": now[name].index, "name": now[name].name})
-            for name, task in kept.items()
+        task_documents = [task.model_dump(mode="json") for task in marked_tasks]
+        (rest_folder / "tasks.json").write_text(json.dumps(task_documents), encoding="utf-8")
+        if not (rest_folder / "workloads").is_symlink():
+            (rest_folder / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
+        summary = super().run(replace(ctx, inputs={"tasks": rest_folder}))
+        result = TuningResult.read(ctx.out)
+        reused_tasks = [
+            task.model_copy(
+                update={"task": current_tasks[name].index, "name": current_tasks[name].name}
+            )
+            for name, task in reused.items()
         ]
         report = TuningReport(
-            ended=found.report.ended,
-            seconds=found.report.seconds,
-            session=found.report.session,
-            tasks=tuple(sorted([*found.report.tasks, *taken], key=lambda task: task.task)),
+            ended=result.report.ended,
+            seconds=result.report.seconds,
+            session=result.report.session,
+            tasks=tuple(sorted([*result.report.tasks, *reused_tasks], key=lambda task: task.task)),
         )
-        records = {name: record for name, record in locked.records.items() if name in kept}
-        TuningResult(report, {**records, **found.records}).write(ctx.out)
-        return f"{len(kept)} tasks as the lock says, their times are claims; the others: {summary}"
+        records = {name: record for name, record in locked_result.records.items() if name in reused}
+        TuningResult(report, {**records, **result.records}).write(ctx.out)
+        return (
+            f"{len(reused)} tasks as the lock says, their times are claims; the others: {summary}"
+        )

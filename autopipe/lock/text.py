@@ -1,8 +1,8 @@
-"""A lock as text: made for `git diff`, the same bytes for the same lock, sealed by its last line.
+"""A lock as text: readable in `git diff`, deterministic, with its digest in the last line.
 
-It is YAML of the narrowest kind: `key: value`, where a value is JSON on one line, or, where that
-would be long, a block below. So a line is a decision, and an error has a line. What the text says
-is read as any YAML is; here is checked that each line is of this kind, and that none was edited.
+It is a subset of YAML: `key: value`, where a value is JSON on one line, or, where that would be
+long, a block below. So each decision has its line, and each error a line number. The YAML parser
+reads the values; this module checks that each line is in the subset and that none was edited.
 """
 
 import json
@@ -26,13 +26,13 @@ _HEAD: Final = (
 )
 _SEAL: Final = re.compile(r"# sha256: ([0-9a-f]{64})")
 CONFLICT: Final = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
-"""What git leaves in a file that two branches have changed."""
+"""Conflict markers of git."""
 LINE_ENDS: Final = "in .gitattributes, `*.lock -text` and `*.records.jsonl -text` have git keep it"
 _LINE: Final = re.compile(r'((?:  )*)(?:(- )?([\w./-]+|"(?:[^"\\]|\\.)*"):(?: (.+))?|- (.+))')
 _PAIR: Final = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
 )
-"""Both halves of a character, behind any number of backslashes that stand for themselves."""
+"""A surrogate pair in JSON, after any number of escaped backslashes."""
 _EDITED: Final = "it was edited or cut short"
 _MOST: Final = 500_000
 """Keys and values; a model of a thousand tasks has 30,000."""
@@ -43,7 +43,7 @@ _BROAD: Final = 4
 
 
 def format_lock(lock: Lock) -> str:
-    """Return the lock as text."""
+    """Serialize a lock."""
     document = lock.model_dump(mode="json")
     tasks = document["tasks"]
     document = {**{name: _sort_keys(value) for name, value in document.items()}, "tasks": tasks}
@@ -88,12 +88,12 @@ def _format_block(value: Mapping[str, Any] | Sequence[Any], indent: str) -> Iter
 
 
 def _sort_keys(value: object) -> object:
-    """Sort the keys of what has no order of its own."""
+    """Sort the keys of all mappings."""
     return json.loads(json.dumps(value, sort_keys=True))
 
 
 def _format_entry(start: str, value: object, indent: str) -> Iterator[str]:
-    """Yield a key with its value: on one line where a diff of that line still says enough."""
+    """Yield a key with its value: on one line if it is short or a list of scalars."""
     flow = _to_flow(value)
     fits = len(start) + len(flow) < _WIDTH and len(indent) > _BROAD
     plain = not isinstance(value, dict) and not _has_mappings(value)
@@ -121,7 +121,7 @@ def _format_key(name: str) -> str:
 
 
 class _LockReader:
-    """Reads one text, and knows on which line each field of it is."""
+    """Reads one text, and maps its fields to lines."""
 
     def __init__(self, path: Path, lines: list[str]) -> None:
         self._path = path
@@ -133,26 +133,26 @@ class _LockReader:
         raise LockError(f"{self._path}:{number}: {message}")
 
     def line(self, field: Field) -> int:
-        """Return the line of a field, or of what it should be in."""
+        """Return the line of a field, or of the nearest parent that exists."""
         above = (field[:n] for n in range(len(field), -1, -1))
         return next(self._places[start].line for start in above if start in self._places)
 
     def document(self) -> dict[str, Any]:
-        """Read what is above the seal. The lines are checked first: each error has its own."""
+        """Parse the text above the seal. Lines are checked first, so that errors have a line."""
         self._refuse_what_git_did()
         body = self._split_off_seal()
-        found = parse_document(_PAIR.sub(_escape_surrogates, "\n".join(body)), most=_MOST)
-        for problem in sorted(found.problems, key=lambda problem: problem.place):
+        document = parse_document(_PAIR.sub(_escape_surrogates, "\n".join(body)), most=_MOST)
+        for problem in sorted(document.problems, key=lambda problem: problem.place):
             field = f"{to_dotted_path(problem.field)}: " if problem.field else ""
             self.refuse(problem.place.line, f"{field}{problem.message}; it was edited by hand")
-        self._places = found.keys
-        if not isinstance(found.value, dict):
+        self._places = document.keys
+        if not isinstance(document.value, dict):
             self.refuse(1, "not the text of a lock; it was edited")
-        value: dict[str, Any] = json.loads(json.dumps(found.value))  # with lists, not tuples
+        value: dict[str, Any] = json.loads(json.dumps(document.value))  # with lists, not tuples
         return value
 
     def check(self) -> None:
-        """Refuse a text that somebody has changed since it was written."""
+        """Refuse a text whose digest is not that of its seal."""
         *lines, seal = self._lines[: self._seal]
         body = "".join(f"{line}\n" for line in lines)
         if not seal.endswith(sha256(body.encode()).hexdigest()):
@@ -163,7 +163,7 @@ class _LockReader:
             )
 
     def _refuse_what_git_did(self) -> None:
-        """Refuse what git does to a file."""
+        """Refuse CRLF line ends and conflict markers."""
         for number, line in enumerate(self._lines, 1):
             if line.endswith("\r"):
                 self.refuse(number, f"it ends as lines do on Windows; {LINE_ENDS}")
@@ -184,22 +184,22 @@ class _LockReader:
         return body
 
     def _check_lines(self, lines: list[str]) -> None:
-        """Refuse the first line that `format_lock` does not write, or writes at another depth."""
-        levels = [False]  # those that are open, from the left: whether each is a list
+        """Refuse the first line that is not in the subset, or is at a wrong depth."""
+        levels = [False]  # open blocks, outermost first: whether each is a list
         waiting: tuple[int, str] | None = None  # the line of a key without a value, and the key
         for number, line in enumerate(lines, 1):
             if not line or line.startswith("#"):
                 continue
-            found = _LINE.fullmatch(line)
-            if found is None or len(found[1]) > 2 * _DEEPEST:
+            match = _LINE.fullmatch(line)
+            if match is None or len(match[1]) > 2 * _DEEPEST:
                 self.refuse(number, f"{format_value(line)!r} is no line of a lock; {_EDITED}")
-            indent, dash, key, value, item = found.groups()
-            depth, listed = len(indent) // 2, bool(dash or item)
+            indent, dash, key, value, item = match.groups()
+            depth, is_list = len(indent) // 2, bool(dash or item)
             if waiting and depth != len(levels):
                 self.refuse(waiting[0], f"{format_value(waiting[1])} has no value; {_EDITED}")
-            if not waiting and levels[depth : depth + 1] != [listed]:
+            if not waiting and levels[depth : depth + 1] != [is_list]:
                 self.refuse(number, "this does not belong here; it was edited")
-            levels[depth:] = [listed, False] if dash else [listed]
+            levels[depth:] = [is_list, False] if dash else [is_list]
             for text in filter(None, (value or item, key if key and key[0] == '"' else None)):
                 self._check_json(number, text)
             waiting = None if value or item else (number, key)
@@ -213,7 +213,7 @@ class _LockReader:
             self.refuse(number, f"{format_value(text)} is no value; {_EDITED}")
 
 
-def _escape_surrogates(found: re.Match[str]) -> str:
-    """Write in YAML a character that JSON writes as two halves."""
-    high, low = (int(half, 16) for half in found.groups()[1:])
-    return rf"{found[1]}\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"
+def _escape_surrogates(match: re.Match[str]) -> str:
+    """Replace a surrogate pair of JSON by the escape of YAML."""
+    high, low = (int(half, 16) for half in match.groups()[1:])
+    return rf"{match[1]}\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"

@@ -1,4 +1,4 @@
-"""The tar of a package: one byte sequence for one content, and read as strictly."""
+"""The tar of a package: deterministic when written, and strict when read."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from autopipe.runtime.archive import BLOCK, END, Member, digest_member, make_hea
 
 
 def write_archive(archive: Path, files: Mapping[str, Path]) -> None:
-    """Write the files under their names, sorted; nothing else of them enters the archive."""
+    """Write the files sorted by name, without times, owners and modes."""
     with archive.open("wb") as out:
         for name in sorted(files):
             with files[name].open("rb") as source:
@@ -25,7 +25,7 @@ def write_archive(archive: Path, files: Mapping[str, Path]) -> None:
 
 
 def open_archive_file(archive: Path) -> BinaryIO:
-    """Open the file of an archive, whatever is in it. Raises PackageError."""
+    """Open an archive without reading it. Raises PackageError."""
     try:
         return foreign.open_regular_file(archive)
     except OSError as error:
@@ -39,10 +39,10 @@ def open_archive(
     optional: Sequence[str] = (),
     copy: BinaryIO | None = None,
 ) -> Iterator[tuple[BinaryIO, dict[str, Member]]]:
-    """Open an archive that has exactly these files, and optional ones; yield it and where they lie.
+    """Open an archive of exactly these and optional files; yield the file and its members.
 
-    With a `copy`, that is read, and `archive` is only its name. Raises PackageError for anything
-    that `write_archive` would not have written.
+    With a `copy`, that is read, and `archive` is only its name. Raises PackageError for any
+    deviation from the output of `write_archive`.
     """
     with open_archive_file(archive) if copy is None else nullcontext(copy) as file:
         try:
@@ -64,7 +64,7 @@ def read_member(file: BinaryIO, member: Member, limit: int) -> bytes:
 
 
 def extract_member(file: BinaryIO, member: Member, to: Path | None = None) -> str:
-    """Return the sha256 of a member; copy what is digested into a new file if one is given."""
+    """Return the sha256 of a member; copy it to a new file if one is given."""
     try:
         return digest_member(file, member, to)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Makes one package of several that are the same model, built for several processors."""
+"""Combine packages of one model for several processors into one package."""
 
 import hashlib
 import tempfile
@@ -25,10 +25,10 @@ from autopipe.runtime.weights import (
 
 
 def combine_packages(packages: Sequence[Path], out: Path) -> list[str]:
-    """Write a package of all builds in `packages`; return their processors, the plainest first.
+    """Write a package of all builds in `packages`; return their processors, the most basic first.
 
-    The same packages give the same bytes, in whatever order they are named. Raises PackageError
-    for one that is damaged, ConfigError for packages that do not belong together.
+    The result does not depend on the order of the packages. Raises PackageError for a damaged
+    package, ConfigError for packages that cannot be combined.
     """
     if out.exists():
         raise ConfigError(f"--output {out}: exists; name a new file")
@@ -44,15 +44,15 @@ def combine_packages(packages: Sequence[Path], out: Path) -> list[str]:
         work.mkdir()
         predicate = _join_parts(parts, out.name.removesuffix(".tar"), work)
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".autopipe-") as beside:
-            write_package(predicate, work, Path(beside), made := Path(beside, "package"))
-            made.replace(out)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".autopipe-") as temporary:
+            write_package(predicate, work, Path(temporary), target := Path(temporary, "package"))
+            target.replace(out)
     return [part.needs.processor.mcpu for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A package that was unpacked."""
+    """An unpacked package."""
 
     package: Path
     folder: Path
@@ -60,7 +60,7 @@ class _Part:
 
     @property
     def needs(self) -> Needs:
-        """Return what its build takes."""
+        """Return the requirements of its build."""
         return self.statement.needs
 
     @property
@@ -84,7 +84,7 @@ def _check_combinable(parts: Sequence[_Part]) -> None:
     if len({part.package for part in parts}) < len(parts):
         raise ConfigError("a package is named twice")
     first = _list_common_traits(parts[0])
-    known: dict[frozenset[str], Path] = {}
+    packages: dict[frozenset[str], Path] = {}
     for part in parts:
         if part.needs.variants:
             raise ConfigError(f"{part.package}: combined already; name the packages that it is of")
@@ -93,12 +93,12 @@ def _check_combinable(parts: Sequence[_Part]) -> None:
         differ = [name for name, value in _list_common_traits(part).items() if value != first[name]]
         if differ:
             raise ConfigError(f"{part.package} and {parts[0].package} differ in {differ[0]}")
-        if (other := known.setdefault(part.features, part.package)) != part.package:
-            raise ConfigError(f"{part.package} and {other} are for the same features")
+        if (same_features := packages.setdefault(part.features, part.package)) != part.package:
+            raise ConfigError(f"{part.package} and {same_features} are for the same features")
 
 
 def _list_common_traits(part: _Part) -> dict[str, object]:
-    """Return what all packages must have in common, by what it is called."""
+    """Return the properties that have to be equal in all packages, by description."""
     signature, definition = part.needs.signature, part.statement.predicate.build_definition
     return {
         "the model": [
@@ -112,46 +112,46 @@ def _list_common_traits(part: _Part) -> dict[str, object]:
 
 
 def _join_parts(parts: Sequence[_Part], name: str, work: Path) -> Predicate:
-    """Write the files of all builds into a folder; return the provenance of the whole."""
+    """Write the files of all builds into a folder; return the combined provenance."""
     pool = _Pool()
     builds = []
     for place, part in enumerate(parts):
         prefix = f"v{place}." if place else ""
-        own = (*list_own_libraries(part.needs), NODES)
+        own_names = (*list_own_libraries(part.needs), NODES)
         for file in _list_carried_files(part):
-            _move_file(part, file, work / (prefix + file if file in own else file))
+            _move_file(part, file, work / (prefix + file if file in own_names else file))
         builds.append(pool.add(prefix, part))
     pool.write(work / WEIGHTS)
-    base, *others = builds
+    base, *other_builds = builds
     variants = tuple(
         Variant(
             needs=needs,
             configuration=part.statement.predicate.build_definition.external_parameters.configuration,
             builder=part.statement.predicate.run_details.builder.version,
         )
-        for needs, part in zip(others, parts[1:], strict=True)
+        for needs, part in zip(other_builds, parts[1:], strict=True)
     )
     predicate = parts[0].statement.predicate
     definition = predicate.build_definition
-    every = (
+    dependencies = (
         used
         for part in parts
         for used in part.statement.predicate.build_definition.resolved_dependencies
     )
-    joined = definition.model_copy(
+    combined_definition = definition.model_copy(
         update={
             "external_parameters": Request(
                 pipeline=name, configuration=definition.external_parameters.configuration
             ),
             "internal_parameters": base.model_copy(update={"variants": variants}),
-            "resolved_dependencies": tuple(dict.fromkeys(every)),
+            "resolved_dependencies": tuple(dict.fromkeys(dependencies)),
         }
     )
-    return predicate.model_copy(update={"build_definition": joined})
+    return predicate.model_copy(update={"build_definition": combined_definition})
 
 
 def _list_carried_files(part: _Part) -> Iterator[str]:
-    """Yield the files that stay files: libraries, and those that libraries bring."""
+    """Yield the files that are copied unchanged: libraries and their dependencies."""
     yield from (name for name in part.statement.files if name not in {COMPONENTS, WEIGHTS})
 
 
@@ -164,28 +164,30 @@ def _move_file(part: _Part, name: str, to: Path) -> None:
 
 @dataclass(slots=True)
 class _Pool:
-    """Weights of all builds; what two builds have alike is there once."""
+    """Weights of all builds, without duplicates."""
 
     plan: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
     """Dtype and shape, by name."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    """What they are, where their packages have them."""
+    """Views of the weights in their packages, by name."""
     names: dict[str, str] = field(default_factory=dict)
-    """Names in the pool, by the digest of what they name."""
+    """Names in the pool, by the digest of the weight."""
 
     def add(self, prefix: str, part: _Part) -> Needs:
-        """Add the weights of a build; return what it takes by their names in the pool."""
+        """Add the weights of a build; return its requirements with their names in the pool."""
         signature, path = part.needs.signature, part.folder / WEIGHTS
         try:
             with path.open("rb") as file:
                 data = map_bytes(file, 0, path.stat().st_size)
-            renamed = {
+            pool_names = {
                 name: self._add_weight(
                     prefix + name, weight, data, is_half=name in signature.halves
                 )
                 for name, weight in read_header(data.data).items()
             }
-            return part.needs.model_copy(update={"signature": _rename_weights(signature, renamed)})
+            return part.needs.model_copy(
+                update={"signature": _rename_weights(signature, pool_names)}
+            )
         except (ValueError, LookupError) as error:
             raise PackageError(f"{part.package}: {WEIGHTS}: {error}") from None
 
@@ -195,13 +197,13 @@ class _Pool:
         array = view_weight(data, weight)
         digest = hashlib.sha256(f"{weight.dtype} {weight.shape} {is_half} ".encode())
         digest.update(array.tobytes())
-        known = self.names.setdefault(digest.hexdigest(), name)
-        if known == name:
+        pool_name = self.names.setdefault(digest.hexdigest(), name)
+        if pool_name == name:
             self.plan[name], self.arrays[name] = (weight.dtype, weight.shape), array
-        return known
+        return pool_name
 
     def write(self, to: Path) -> None:
-        """Write the weights as packages have them."""
+        """Write the weights in the format of packages."""
         with to.open("xb") as out:
             write_weights(out.write, self.plan, lambda name: self.arrays[name])
 

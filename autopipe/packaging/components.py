@@ -1,4 +1,4 @@
-"""The component list of a package, as CycloneDX: what is in it, and what it was made of."""
+"""The component list of a package in CycloneDX format: its files and its dependencies."""
 
 import json
 from collections.abc import Mapping
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from cyclonedx.model.component import Component as Entry
 
 _SPACE: Final = UUID("5f1d3c0e-2c53-5b0f-9d1c-6a2b8f6a7e10")
-"""Serial numbers are names in here."""
+"""Namespace of serial numbers."""
 
 
 def format_components(statement: Statement) -> str:
-    """Return the component list; it is another one only if a component is."""
+    """Format the component list, deterministically."""
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component as Entry
     from cyclonedx.model.component import ComponentType
     from cyclonedx.output.json import JsonV1Dot6
 
     entries = [_to_bom_entry(component) for component in sorted(list_components(statement))]
-    whole = Entry(name=statement.name, type=ComponentType.APPLICATION, bom_ref="package")
-    bom = Bom(components=entries, metadata=BomMetaData(component=whole))
-    bom.register_dependency(whole, entries)
+    package = Entry(name=statement.name, type=ComponentType.APPLICATION, bom_ref="package")
+    bom = Bom(components=entries, metadata=BomMetaData(component=package))
+    bom.register_dependency(package, entries)
     document = json.loads(JsonV1Dot6(bom).output_as_string())
     del document["metadata"]["timestamp"]
     del document["serialNumber"]
@@ -37,22 +37,24 @@ def format_components(statement: Statement) -> str:
 
 
 def check_components(text: bytes, statement: Statement) -> None:
-    """Raise PackageError unless the list has the components that the manifest tells of."""
+    """Raise PackageError unless the list has exactly the components of the manifest."""
     try:
-        listed = sorted(_parse_component(entry) for entry in foreign.parse(text)["components"])
+        listed_components = sorted(
+            _parse_component(entry) for entry in foreign.parse(text)["components"]
+        )
     except foreign.MalformedError as error:
         raise PackageError(f"{COMPONENTS} is no component list: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise PackageError(
             f"{COMPONENTS} is no component list: {format_value(repr(error))}"
         ) from None
-    wanted = sorted(list_components(statement))
-    if listed != wanted:
-        names = sorted({component.name for component in set(listed) ^ set(wanted)}) or [
-            "what is there twice"
-        ]
-        told = format_value(", ".join(names), 300)
-        raise PackageError(f"{COMPONENTS} and the manifest differ in {told}")
+    expected_components = sorted(list_components(statement))
+    if listed_components != expected_components:
+        names = sorted(
+            {component.name for component in set(listed_components) ^ set(expected_components)}
+        ) or ["what is there twice"]
+        differences = format_value(", ".join(names), 300)
+        raise PackageError(f"{COMPONENTS} and the manifest differ in {differences}")
 
 
 def _to_bom_entry(component: Component) -> "Entry":
@@ -79,7 +81,7 @@ def _to_bom_entry(component: Component) -> "Entry":
 
 
 def _map_licence_files() -> dict[str, str]:
-    """Return which file of the package is the licence of a library, by its distribution."""
+    """Return the licence file of each library, by its distribution."""
     return {
         library.distribution: library.files[-1].name
         for library in libraries.LIBRARIES

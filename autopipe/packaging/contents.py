@@ -1,4 +1,4 @@
-"""What is in a package, as its archive and its manifest say alike; nothing of it is unpacked."""
+"""The contents of a package, checked against its manifest without unpacking."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LARGEST: Final = 64 << 20
-"""Bytes of a file that is read at once."""
+"""Maximum bytes of a file that is read into memory."""
 _LONG: Final = 300
-"""Characters of a list of names."""
+"""Maximum length of a list of names in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class PackageContents:
         return archive.read_member(self.file, self.members[name], _LARGEST)
 
     def agree(self) -> None:
-        """Raise PackageError unless the component list tells of what the manifest tells of."""
+        """Raise PackageError unless the component list matches the manifest."""
         components.check_components(self.read(COMPONENTS), self.manifest)
 
     def extract(self, name: str, to: Path | None = None) -> None:
-        """Read a file, into a new one if given. Raises PackageError if it is not the manifest's."""
+        """Check a file against the manifest, and copy it to `to` if given. Raises PackageError."""
         self._check_size(name)
         self._check_digest(name, archive.extract_member(self.file, self.members[name], to))
 
     def map(self, name: str) -> "np.ndarray":
-        """Return the bytes of a file where the archive is mapped. Raises as `extract` does."""
+        """Return the bytes of a file in the mapped archive. Raises PackageError."""
         from autopipe.runtime.weights import map_bytes
 
         self._check_size(name)
@@ -61,10 +61,10 @@ class PackageContents:
         return data
 
     def _check_size(self, name: str) -> None:
-        expected, size = self.manifest.files[name].size, self.members[name].size
-        if size != expected:
+        expected_size, size = self.manifest.files[name].size, self.members[name].size
+        if size != expected_size:
             raise PackageError(
-                f"{name!r} is damaged: it has {size} bytes, {expected} in the manifest"
+                f"{name!r} is damaged: it has {size} bytes, {expected_size} in the manifest"
             )
 
     def _check_digest(self, name: str, digest: str) -> None:
@@ -76,9 +76,9 @@ class PackageContents:
 def open_signed_package(
     package: Path, signers: Signers | None
 ) -> Iterator[tuple[BinaryIO | None, Signer | None]]:
-    """Yield a copy of a package, of which only the signature was looked at, and who signed it.
+    """Yield a private copy of a package whose signature was verified, and its signer.
 
-    Where nobody has to sign, it yields nothing. Raises PackageError, UnsignedError, ConfigError,
+    Without `signers` it yields None for both. Raises PackageError, UnsignedError, ConfigError,
     SetupError, StoreError.
     """
     if signers is None:
@@ -86,14 +86,14 @@ def open_signed_package(
         return
     with (
         archive.open_archive_file(package) as source,
-        signers.checked(source, package, SignedKind.PACKAGE) as checked,
+        signers.checked(source, package, SignedKind.PACKAGE) as copy_and_signer,
     ):
-        yield checked
+        yield copy_and_signer
 
 
 @contextmanager
 def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageContents]:
-    """Open a package and read its manifest, which lists exactly the files that are there.
+    """Open a package and read its manifest, which has to list exactly the files in the archive.
 
     With a `copy`, that is read, and `package` is only its name. Raises PackageError.
     """
@@ -102,17 +102,20 @@ def opened(package: Path, copy: BinaryIO | None = None) -> Iterator[PackageConte
     with archive.open_archive(package, names, optional, copy) as (file, members):
         manifest = provenance.parse_manifest(archive.read_member(file, members[MANIFEST], _LARGEST))
         if manifest.files.keys() != members.keys() - {MANIFEST}:
-            listed = format_value(", ".join(sorted(manifest.files)) or "no files", _LONG)
-            there = ", ".join(sorted(members.keys() - {MANIFEST}))
-            raise PackageError(f"{MANIFEST} lists {listed}; there are {there}")
+            listed_names = format_value(", ".join(sorted(manifest.files)) or "no files", _LONG)
+            present_names = ", ".join(sorted(members.keys() - {MANIFEST}))
+            raise PackageError(f"{MANIFEST} lists {listed_names}; there are {present_names}")
         _check_libraries(manifest, members)
         yield PackageContents(manifest, members, file)
 
 
 def _check_libraries(manifest: Statement, members: Collection[str]) -> None:
-    """Refuse a package without a library that its manifest calls, or with another one."""
-    called = sorted(set(list_libraries(manifest.needs)) - {LIBRARY})
-    there = sorted(name for name in (*SIZED, *FILES) if name in members)
-    if called != there:
-        names, found = ", ".join(called) or "no library", ", ".join(there) or "none"
-        raise PackageError(f"{MANIFEST} calls {names} beside {LIBRARY}; there is {found}")
+    """Raise PackageError unless the libraries are exactly those of the manifest."""
+    called_libraries = sorted(set(list_libraries(manifest.needs)) - {LIBRARY})
+    present_libraries = sorted(name for name in (*SIZED, *FILES) if name in members)
+    if called_libraries != present_libraries:
+        names, present_names = (
+            ", ".join(called_libraries) or "no library",
+            ", ".join(present_libraries) or "none",
+        )
+        raise PackageError(f"{MANIFEST} calls {names} beside {LIBRARY}; there is {present_names}")

@@ -1,4 +1,4 @@
-"""Says of a build who made it from what: as much as is the same whenever it is made again."""
+"""Describe the provenance of a build: everything that is equal in every repetition."""
 
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from autopipe.packaging.provenance import (
 from autopipe.pipeline.stage import Context
 
 _TASK: Final = {"name", "workload", "calls", "engine", "implementation"}
-"""What is told of a task. Its time, and how checking and building it went, differ each time."""
+"""Fields of a task in the manifest. Times and outcomes of checks differ between builds."""
 
 _TVM: Final = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 
@@ -42,8 +42,8 @@ def describe_provenance(request: Request, ctx: Context) -> Predicate:
             *_list_ingredients(ctx, library),
         ),
     )
-    found = {"autopipe": ctx.facts[Facet.PACKAGES]["autopipe"], **library.versions}
-    tools = {name: str(found[name]) for name in found.keys() - _TVM if found[name]}
+    versions = {"autopipe": ctx.facts[Facet.PACKAGES]["autopipe"], **library.versions}
+    tools = {name: str(versions[name]) for name in versions.keys() - _TVM if versions[name]}
     return Predicate(
         build_definition=definition, run_details=Details(builder=Builder(version=tools))
     )
@@ -68,29 +68,35 @@ def _describe_needs(ctx: Context, library: BuiltLibrary) -> Needs:
 
 
 def _describe_source(model: Path) -> Source:
-    imported = ImportedModel.read(model)
+    imported_model = ImportedModel.read(model)
     return Source(
-        digest=Sha256(sha256=imported.source_sha256),
-        annotations=Origin(synthesized=imported.synthesized),
+        digest=Sha256(sha256=imported_model.source_sha256),
+        annotations=Origin(synthesized=imported_model.synthesized),
     )
 
 
 def _list_ingredients(ctx: Context, library: BuiltLibrary) -> list[Ingredient]:
-    """Describe the Python packages that took part."""
-    found: dict[str, object] = {package: library.versions[name] for name, package in _TVM.items()}
+    """Describe the Python packages that the build depends on."""
+    versions: dict[str, object] = {
+        package: library.versions[name] for name, package in _TVM.items()
+    }
     for facet in (Facet.FRONTEND, Facet.EXTENSIONS, Facet.PACKAGES):
-        found |= ctx.facts[facet]
+        versions |= ctx.facts[facet]
     for name, version in library.libraries.items():
-        known = libraries.find_library(name)
-        if known and known.distribution:
-            found[known.distribution] = version
-    del found["autopipe"]
-    return [describe_ingredient(name, str(found[name])) for name in sorted(found) if found[name]]
+        library_package = libraries.find_library(name)
+        if library_package and library_package.distribution:
+            versions[library_package.distribution] = version
+    del versions["autopipe"]
+    return [
+        describe_ingredient(name, str(versions[name]))
+        for name in sorted(versions)
+        if versions[name]
+    ]
 
 
 def _summarize_verification(report: Path | None) -> str | None:
-    """Return what verification showed, without what may differ from run to run."""
+    """Describe reference and extent of the verification, which are equal in every run."""
     if report is None:
         return None
-    found = Verification.read(report)
-    return f"{found.reference} {found.reference_version}, {found.extent}"
+    verification = Verification.read(report)
+    return f"{verification.reference} {verification.reference_version}, {verification.extent}"

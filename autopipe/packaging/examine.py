@@ -1,4 +1,4 @@
-"""Looks a package through, byte for byte; nothing of it is loaded, and TVM is not needed."""
+"""Check all bytes of a package without loading it; TVM is not needed."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from autopipe.runtime.archive import Member
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a sound package says of itself."""
+    """The description of an undamaged package."""
 
     name: str
     """Name of the pipeline."""
@@ -29,43 +29,49 @@ class Examined:
     files: Mapping[str, ManifestFile]
     """Its files besides the manifest."""
     needs: Needs
-    """What opening it takes; whether that is here was not looked at."""
+    """Requirements of opening it, which were not compared with this machine."""
     builds: Mapping[str, Mapping[str, str]]
-    """Digests of libraries and weights of each build of a combined package, by its processor, as
-    its own package has them; empty for others."""
+    """Digests of libraries and weights of each build of a combined package, by its processor, as in
+    its original package; empty for other packages."""
 
     def find_build(self, artifacts: Mapping[str, str]) -> str | None:
-        """Return the processor of the build in a combined package that a lock is of."""
+        """Return the processor of the build in a combined package that matches a lock."""
         libraries = {digests[LIBRARY]: mcpu for mcpu, digests in self.builds.items()}
         return libraries.get(artifacts.get(LIBRARY, ""))
 
     def differences(self, artifacts: Mapping[str, str]) -> list[str]:
-        """Name each artifact whose digest is another one than in a lock.
+        """List each artifact whose digest differs from that in a lock.
 
-        A lock that does not name the package itself was not written for it. Of a combined package
-        that of one build is compared: the lock names no package of several.
+        A lock without the package itself was not written for it. In a combined package the digests
+        of the matching build are compared, because a lock names only packages of one build.
         """
         if self.builds:
             return self._differences_of_build(artifacts)
-        whole = f"{self.name}.tar"
-        here = {name: file.sha256 for name, file in self.files.items()} | {whole: self.sha256}
-        return _list_differences({whole: None, **artifacts}, here)
+        package_name = f"{self.name}.tar"
+        digests = {name: file.sha256 for name, file in self.files.items()} | {
+            package_name: self.sha256
+        }
+        return _list_differences({package_name: None, **artifacts}, digests)
 
     def _differences_of_build(self, artifacts: Mapping[str, str]) -> list[str]:
         mcpu = self.find_build(artifacts)
         if mcpu is None:
-            locked = artifacts.get(LIBRARY, "nothing")[:12]
-            here = ", ".join(f"{d[LIBRARY][:12]} for {mcpu}" for mcpu, d in self.builds.items())
-            return [f"{LIBRARY}: locked {locked}, here {here}"]
+            locked_digest = artifacts.get(LIBRARY, "nothing")[:12]
+            own_digests = ", ".join(
+                f"{d[LIBRARY][:12]} for {mcpu}" for mcpu, d in self.builds.items()
+            )
+            return [f"{LIBRARY}: locked {locked_digest}, here {own_digests}"]
         locked_files = {name: d for name, d in artifacts.items() if not name.endswith(".tar")}
         return _list_differences({WEIGHTS: None, **locked_files}, self.builds[mcpu])
 
 
-def _list_differences(locked: Mapping[str, str | None], here: Mapping[str, str]) -> list[str]:
+def _list_differences(
+    locked_digests: Mapping[str, str | None], digests: Mapping[str, str]
+) -> list[str]:
     return [
-        f"{name}: locked {(digest or 'nothing')[:12]}, here {here.get(name, 'nothing')[:12]}"
-        for name, digest in sorted(locked.items())
-        if digest != here.get(name)
+        f"{name}: locked {(digest or 'nothing')[:12]}, here {digests.get(name, 'nothing')[:12]}"
+        for name, digest in sorted(locked_digests.items())
+        if digest != digests.get(name)
     ]
 
 
@@ -81,8 +87,8 @@ def examine_package(package: Path, copy: BinaryIO | None = None) -> Examined:
         for name in manifest.files:
             contents.extract(name)
         contents.agree()
-        whole = Member(0, os.fstat(contents.file.fileno()).st_size)
-        sha256 = archive.extract_member(contents.file, whole)
+        archive_span = Member(0, os.fstat(contents.file.fileno()).st_size)
+        sha256 = archive.extract_member(contents.file, archive_span)
         builds = dict(_hash_builds(contents))
     return Examined(manifest.name, manifest.format, sha256, manifest.files, manifest.needs, builds)
 
@@ -98,22 +104,25 @@ def _hash_builds(contents: PackageContents) -> Iterator[tuple[str, Mapping[str, 
 
 
 def _hash_weights(contents: PackageContents, build: Needs) -> str:
-    """Return the SHA-256 of the weights of a build as *build* wrote them, numbered in file order.
+    """Return the SHA-256 of the weights of a build in the form that *build* writes.
 
-    Those of the first library have a number each; of other libraries what no library before has.
+    They are numbered in file order: those of the first library, then those that are new in each of
+    the others.
     """
     from autopipe.runtime.weights import read_header, view_weight, write_weights
 
     data = contents.map(WEIGHTS)
     signature = build.signature
-    others = dict.fromkeys(name for entry in signature.entries for name in entry.weights)
-    names = [*signature.weights, *(name for name in others if name not in signature.weights)]
+    other_names = dict.fromkeys(name for entry in signature.entries for name in entry.weights)
+    names = [*signature.weights, *(name for name in other_names if name not in signature.weights)]
     digest = hashlib.sha256()
     try:
-        stored = read_header(data.data)
-        placed = {number_weight(place): stored[name] for place, name in enumerate(names)}
-        plan = {name: (weight.dtype, weight.shape) for name, weight in placed.items()}
-        write_weights(digest.update, plan, lambda name: view_weight(data, placed[name]))
+        stored_weights = read_header(data.data)
+        placed_weights = {
+            number_weight(place): stored_weights[name] for place, name in enumerate(names)
+        }
+        plan = {name: (weight.dtype, weight.shape) for name, weight in placed_weights.items()}
+        write_weights(digest.update, plan, lambda name: view_weight(data, placed_weights[name]))
     except (ValueError, LookupError) as error:
         raise PackageError(f"{WEIGHTS} does not fit: {error}") from None
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Runs a package once on arrays in files, in a process of its own, which alone imports NumPy."""
+"""Run a package once on arrays in files, in a child process, which alone imports NumPy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +16,12 @@ _CHILD: Final = "autopipe.packaging.infer_child"
 def run_inference(
     package: Path, inputs: Sequence[str], output: Path | None, signers: "Signers | None" = None
 ) -> str:
-    """Run the package on `name=file.npy` inputs and return a summary, a line for each output.
+    """Run a package on `name=file.npy` inputs and return a summary, one line for each output.
 
     The only input of a model needs no name, and one `file.npz` may hold all inputs. With a folder
     as `output`, each output is saved there as `<name>.npy`, the name quoted as in a URL. Raises
-    ConfigError for inputs that do not fit, PackageError for a package that can not be opened or
-    crashes, or that none of the `signers` signed.
+    ConfigError for inputs that do not fit, PackageError for a package that cannot be opened or
+    crashes, or without a signature of one of the `signers`.
     """
     request = {
         "package": str(package),

@@ -30,7 +30,7 @@ def _answer_request(request: call.Answer) -> call.Answer:
 
 
 def read_inputs(signature: Signature, inputs: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the arrays: all of them out of one `.npz` file, or each out of its own."""
+    """Read the input arrays: all from one `.npz` file, or each from its own `.npy`."""
     if len(inputs) == 1 and inputs[0].endswith(samples.SUFFIX) and Path(inputs[0]).exists():
         path = Path(inputs[0])
         sizes = samples.read_sizes(path, signature.inputs, signature.dimensions)

@@ -1,4 +1,4 @@
-"""What a package is, in lines for a person or as JSON; nothing of it is loaded."""
+"""Describe a package as text or JSON, without loading it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from autopipe.packaging.manifest import Needs
 from autopipe.packaging.variants import list_builds
 
 
-def summarize_package(found: Examined) -> dict[str, object]:
-    """Return what a package states of itself, as JSON."""
-    needs = found.needs
+def summarize_package(package: Examined) -> dict[str, object]:
+    """Describe a package as JSON."""
+    needs = package.needs
     signature = needs.signature
     return {
-        "name": found.name,
-        "sha256": found.sha256,
-        "bytes": {name: file.size for name, file in sorted(found.files.items())},
+        "name": package.name,
+        "sha256": package.sha256,
+        "bytes": {name: file.size for name, file in sorted(package.files.items())},
         "inputs": [_describe_port(port, signature) for port in signature.inputs],
         "outputs": [_describe_port(port, signature) for port in signature.outputs],
         "threads": signature.threads,
@@ -66,11 +66,11 @@ def _count_engines(build: Needs) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def describe_package(found: Examined) -> Iterator[str]:
-    """Yield a line for each thing to know of a package."""
-    needs, signature = found.needs, found.needs.signature
-    size = sum(file.size for file in found.files.values())
-    yield f"package       {found.name}, {size / (1 << 20):.1f} MiB, sha256 {found.sha256[:12]}"
+def describe_package(package: Examined) -> Iterator[str]:
+    """Yield the description of a package as lines."""
+    needs, signature = package.needs, package.needs.signature
+    size = sum(file.size for file in package.files.values())
+    yield f"package       {package.name}, {size / (1 << 20):.1f} MiB, sha256 {package.sha256[:12]}"
     for port in signature.inputs:
         yield f"input         {format_value(port.name)}: {describe_port(port)}"
     for port in signature.outputs:
@@ -86,7 +86,7 @@ def describe_package(found: Examined) -> Iterator[str]:
 
 
 def _describe_build(build: Needs) -> Iterator[str]:
-    """Yield the lines of a build, of which a package may have several."""
+    """Yield the description of one build as lines."""
     processor = build.processor
     where = processor.mcpu if processor.gpu is None else f"{processor.mcpu}, GPU {processor.gpu}"
     yield f"processor     {processor.machine}, {where}"

@@ -1,4 +1,4 @@
-"""What a package says of itself, and the names in it."""
+"""The requirements in the manifest of a package, and the names of its files."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, ClassVar, Final
@@ -15,7 +15,7 @@ MANIFEST: Final = "manifest.json"
 COMPONENTS: Final = "components.cdx.json"
 WEIGHTS: Final = "weights.safetensors"
 NODES: Final = NodeMap.FILE
-"""The nodes of the model that kernel calls are made of; no run needs it."""
+"""The map from kernel calls to nodes of the model; no run needs it."""
 
 _RUNTIME = ("apache-tvm", "apache-tvm-ffi")
 
@@ -34,50 +34,50 @@ class ManifestFile(Frozen, frozen=True):
 
 
 class Processor(Frozen, frozen=True):
-    """What the library needs of the processor."""
+    """Requirements of the library on the processor."""
 
     machine: str
     """Architecture, such as `x86_64`."""
     mcpu: str
-    """LLVM's name of the processor it was compiled for."""
+    """LLVM's name of the processor that it was compiled for."""
     features: tuple[str, ...]
-    """LLVM's names of the features it may use."""
+    """LLVM's names of the features that it may use."""
     gpu: str | None = None
     """Architecture of the GPU that its kernels run on, such as `sm_90`; null for none."""
 
 
 class Needs(Sparse, frozen=True):
-    """What opening a package takes."""
+    """Requirements of opening a package."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"rounded", "variants"})
 
     processor: Processor
-    """Where it runs."""
+    """Processor that it runs on."""
     runtime: dict[_Package, _Version]
     """Python packages it runs with, and their versions."""
     libraries: dict[_Package, _Version] = {}
-    """Libraries that it calls and brings along, and their versions."""
+    """Libraries that it calls and contains, and their versions."""
     signature: Signature
     """How it is called: inputs, outputs, weights, threads."""
     tasks: tuple[dict[str, Any], ...]
-    """Each fused kernel, and where its schedule came from."""
+    """Each fused kernel, and the origin of its schedule."""
     verification: str | None
-    """What verification showed; null for a build that was not checked."""
+    """Summary of the verification; null for a build without one."""
     rounded: tuple[str, ...] = ()
-    """Names of the model's weights that are rounded to bfloat16."""
+    """Names of the model's bfloat16 weights."""
     variants: "Annotated[tuple[Variant, ...], Field(max_length=3)]" = ()
-    """The same model built for other processors, each for a better one than the last."""
+    """Builds of the same model for other processors, in ascending order of their features."""
 
 
 class Variant(Frozen, frozen=True):
     """A build of the same model for another processor, in the same package."""
 
     needs: Needs
-    """What opening it takes."""
+    """Requirements of opening it."""
     configuration: dict[str, Any]
-    """What its pipeline asked to build."""
+    """The configuration of its pipeline."""
     builder: dict[str, str]
-    """Versions of what built it."""
+    """Versions of autopipe and the compilers that built it."""
 
     @field_validator("needs")
     @classmethod
@@ -88,23 +88,25 @@ class Variant(Frozen, frozen=True):
 
 
 def read_installed_runtime() -> dict[str, str]:
-    """Return the versions of the Python packages that run a library."""
+    """Return the installed versions of the Python packages that run a library."""
     return {name: _find_version(name) for name in _RUNTIME}
 
 
-def check_runtime(wanted: dict[str, str]) -> None:
-    """Raise a SetupError that says what to install, unless the versions are exactly these.
+def check_runtime(required_versions: dict[str, str]) -> None:
+    """Raise SetupError, with the packages to install, unless the versions are exactly these.
 
-    TVM's binary interface changes between releases without a check of its own.
+    TVM's binary interface changes between releases, and TVM does not check it.
     """
-    installed = {name: _find_version(name) for name in wanted}
-    if installed == wanted:
+    installed_versions = {name: _find_version(name) for name in required_versions}
+    if installed_versions == required_versions:
         return
-    differ = [name for name in wanted if installed[name] != wanted[name]]
-    here = ", ".join(f"{name} {installed[name]}" for name in differ)
-    pins = " ".join(f"{name}=={wanted[name]}" for name in wanted)
+    differ = [
+        name for name in required_versions if installed_versions[name] != required_versions[name]
+    ]
+    installed_text = ", ".join(f"{name} {installed_versions[name]}" for name in differ)
+    pins = " ".join(f"{name}=={required_versions[name]}" for name in required_versions)
     raise SetupError(
-        f"the package was built for another runtime, here is {here}: pip install {pins}"
+        f"the package was built for another runtime, here is {installed_text}: pip install {pins}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Opens a package: nothing of it is run before everything about it has been checked."""
+"""Open a package: everything is checked before any of its code runs."""
 
 import os
 import tempfile
@@ -28,16 +28,17 @@ def open_package(
     threads: int | None = None,
     copy_weights: bool = False,
 ) -> Model:
-    """Return the packaged model: call it with numpy arrays by name, get numpy arrays by name.
+    """Load a packaged model, which maps NumPy arrays by name to NumPy arrays by name.
 
-    It runs on `threads` threads, if the machine has so many: by default on `$TVM_NUM_THREADS`, or
-    else on as many as it was tuned for. `instances` share its weights and run calls at the same
-    time; calls of one instance take turns. Weights are mapped, so that the file must not be written
-    while the model is open; `copy_weights` copies them into private memory with large pages.
+    It runs on `threads` threads, at most on those of the machine: by default on
+    `$TVM_NUM_THREADS`, or else on as many as it was tuned for. `instances` share its weights and
+    run calls concurrently; calls of one instance are serialized. Weights are mapped, so that the
+    file must not be written while the model is open; `copy_weights` copies them into private
+    memory with large pages.
 
-    A package is a program: the digests in it find damage, not forgery. `signers` finds forgery: the
-    file that names them, in the form of OpenSSH's allowed signers. Raises PackageError for a
-    damaged or hostile package, for one that no signer signed and for one that this processor cannot
+    A package is a program: its digests detect damage, not forgery. `signers` detects forgery: the
+    path of a file of trusted signers, in the format of OpenSSH's allowed signers. Raises
+    PackageError for a damaged, hostile or unsigned package and for one that this processor cannot
     run, SetupError for one that needs another TVM, ConfigError for numbers below one.
     """
     count = _count_threads(threads)
@@ -62,7 +63,7 @@ def open_package(
 
 
 def _count_threads(threads: int | None) -> int | None:
-    """Return the threads that are asked for, or None for those of the package."""
+    """Return the requested number of threads, or None for that of the package."""
     if threads is not None:
         return _parse_positive("threads", threads)
     value = os.environ.get(_THREADS)
@@ -70,22 +71,22 @@ def _count_threads(threads: int | None) -> int | None:
 
 
 def _unpack_build(contents: PackageContents, folder: Path) -> Needs:
-    """Check all files and unpack the libraries of the best build for this processor; return it."""
-    whole = contents.manifest.needs
-    prefix, needs = choose_build(whole, cpu.list_host_features())
+    """Check all files, unpack the best build for this processor, and return its requirements."""
+    package_needs = contents.manifest.needs
+    prefix, needs = choose_build(package_needs, cpu.list_host_features())
     check_runtime(needs.runtime)
     _check_processor(needs.processor)
-    own = {prefix + name for name in (*list_own_libraries(needs), NODES)}
-    others = {*list_libraries(whole), *NODE_MAPS} - own
+    own_names = {prefix + name for name in (*list_own_libraries(needs), NODES)}
+    other_names = {*list_libraries(package_needs), *NODE_MAPS} - own_names
     for name in contents.manifest.files.keys() - {WEIGHTS}:
         plain = folder / name.removeprefix(prefix)
-        contents.extract(name, None if name in others else plain)
+        contents.extract(name, None if name in other_names else plain)
     contents.agree()
     return needs
 
 
 def _parse_positive(name: str, value: int | str) -> int:
-    """Return a whole number from 1; raise ConfigError for anything else."""
+    """Parse a positive integer. Raises ConfigError for any other value."""
     try:
         number = int(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Makes a package: a tar that is the same, byte for byte, whenever it is made from the same."""
+"""Write a package: a tar that is byte for byte reproducible."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from autopipe.store.canonical import pretty
 
 
 def write_package(predicate: Predicate, library: Path, work: Path, out: Path) -> None:
-    """Write the package `out` of a LIBRARY artifact; `work` takes what is said of it."""
+    """Write the package `out` of a LIBRARY artifact; its metadata is written to `work`."""
     needs = predicate.build_definition.internal_parameters
-    called = {name for _, build in list_builds(needs) for name in build.libraries}
-    names = (*list_libraries(needs), WEIGHTS, *_list_library_files(sorted(called)))
+    called_libraries = {name for _, build in list_builds(needs) for name in build.libraries}
+    names = (*list_libraries(needs), WEIGHTS, *_list_library_files(sorted(called_libraries)))
     maps = (name for name in NODE_MAPS if (library / name).exists())
     paths = {name: library / name for name in (*names, *maps)}
     files = {name: _describe_file(path) for name, path in paths.items()}
     paths[COMPONENTS], paths[MANIFEST] = work / COMPONENTS, work / MANIFEST
-    listed = components.format_components(
+    component_list = components.format_components(
         Statement(subject=describe_subjects(files), predicate=predicate)
     )
-    paths[COMPONENTS].write_text(listed, encoding="utf-8")
+    paths[COMPONENTS].write_text(component_list, encoding="utf-8")
     files[COMPONENTS] = _describe_file(paths[COMPONENTS])
     statement = Statement(subject=describe_subjects(files), predicate=predicate)
     text = pretty(statement.model_dump(mode="json", by_alias=True))
@@ -32,11 +32,11 @@ def write_package(predicate: Predicate, library: Path, work: Path, out: Path) ->
     archive.write_archive(out, paths)
 
 
-def _list_library_files(called: Iterable[str]) -> list[str]:
-    """Return the names of the files that the libraries it calls add to a package."""
+def _list_library_files(library_names: Iterable[str]) -> list[str]:
+    """Return the names of the files that called libraries add to a package."""
     return [
         file.name
-        for library in map(libraries.find_library, called)
+        for library in map(libraries.find_library, library_names)
         if library
         for file in library.files
     ]

@@ -17,7 +17,7 @@ _NO_NODES: Final = NodeMap(nodes=(), libraries=())
 
 
 class PackagedTask(BaseModel, frozen=True):
-    """What is known of a task in a manifest."""
+    """A task in a manifest."""
 
     name: str
     workload: str
@@ -28,7 +28,7 @@ class PackagedTask(BaseModel, frozen=True):
 
 
 def read_tasks(needs: Needs) -> tuple[PackagedTask, ...]:
-    """Return the tasks of a build in a package. Raises PackageError."""
+    """Parse the tasks of a build in a package. Raises PackageError."""
     try:
         return tuple(map(PackagedTask.model_validate, needs.tasks))
     except ValidationError as error:
@@ -38,9 +38,9 @@ def read_tasks(needs: Needs) -> tuple[PackagedTask, ...]:
 
 
 def read_node_map(contents: PackageContents, prefix: str) -> NodeMap:
-    """Return the nodes of a build in a package, none where it brings no map.
+    """Read the node map of a build in a package; empty if the package has none.
 
-    Raises PackageError, also where its digest is not the manifest's.
+    Raises PackageError, also for a wrong digest.
     """
     name = prefix + NODES
     if name not in contents.members:

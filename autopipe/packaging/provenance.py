@@ -1,6 +1,6 @@
-"""The manifest of a package: who built what from what, as an in-toto statement of SLSA provenance.
+"""The manifest of a package: an in-toto statement of SLSA provenance.
 
-It holds nothing of the machine or the moment, so that the same build writes the same bytes.
+It depends neither on the machine nor on the time, so that the same build writes the same bytes.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MODEL: Final = "model"
 class _StatementPart(
     Frozen, frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
 ):
-    """A part of the statement; its fields are written as the standards spell them."""
+    """A part of the statement; its fields are serialized in camelCase, as in the standards."""
 
 
 class Sha256(_StatementPart, frozen=True):
@@ -34,7 +34,7 @@ class Sha256(_StatementPart, frozen=True):
 
 
 class Size(_StatementPart, frozen=True):
-    """What is noted of a file."""
+    """Annotation of a file."""
 
     size: int = Field(ge=0)
     """Bytes."""
@@ -55,10 +55,10 @@ def _check_distinct_names(subjects: tuple[Subject, ...]) -> tuple[Subject, ...]:
 
 
 class Origin(_StatementPart, frozen=True):
-    """What is noted of a model."""
+    """Annotation of a model."""
 
     synthesized: bool
-    """Whether the weights were made up rather than the model's."""
+    """Whether the weights are synthesized instead of the model's."""
 
 
 class Source(_StatementPart, frozen=True):
@@ -70,13 +70,13 @@ class Source(_StatementPart, frozen=True):
 
 
 class Release(_StatementPart, frozen=True):
-    """What is noted of a Python package."""
+    """Annotation of a Python package."""
 
     version: str
 
 
 class Ingredient(_StatementPart, frozen=True):
-    """A Python package that took part."""
+    """A Python package that the build depends on."""
 
     name: str
     uri: str
@@ -85,16 +85,16 @@ class Ingredient(_StatementPart, frozen=True):
 
 
 class Request(_StatementPart, frozen=True):
-    """What the user asked for."""
+    """The request of the user."""
 
     pipeline: str = Field(min_length=1, max_length=100)
     """Name of the pipeline."""
     configuration: dict[str, Any]
-    """The sections that say what is built, defaults and overrides included."""
+    """The sections that determine the build, defaults and overrides included."""
 
 
 class Definition(_StatementPart, frozen=True):
-    """What went in."""
+    """The inputs of the build."""
 
     build_type: Literal["urn:autopipe:package:2"] = "urn:autopipe:package:2"
     """The package format is its version."""
@@ -104,7 +104,7 @@ class Definition(_StatementPart, frozen=True):
 
 
 class Builder(_StatementPart, frozen=True):
-    """Who built it."""
+    """The builder."""
 
     id: Literal["urn:autopipe:run"] = "urn:autopipe:run"
     version: dict[str, str]
@@ -112,7 +112,7 @@ class Builder(_StatementPart, frozen=True):
 
 
 class Details(_StatementPart, frozen=True):
-    """How it was built."""
+    """Details of the build."""
 
     builder: Builder
 
@@ -125,7 +125,7 @@ class Predicate(_StatementPart, frozen=True):
 
 
 class Statement(_StatementPart, frozen=True):
-    """What `manifest.json` in a package of format 2 holds."""
+    """The contents of `manifest.json` in a package of format 2."""
 
     type: Literal["https://in-toto.io/Statement/v1"] = Field(
         "https://in-toto.io/Statement/v1", alias="_type"
@@ -146,12 +146,12 @@ class Statement(_StatementPart, frozen=True):
 
     @property
     def needs(self) -> Needs:
-        """Return what opening the package takes."""
+        """Return the requirements of opening the package."""
         return self.predicate.build_definition.internal_parameters
 
     @property
     def files(self) -> dict[str, ManifestFile]:
-        """Return the other files of the package."""
+        """Return the files of the package other than the manifest."""
         return {
             subject.name: ManifestFile(size=subject.annotations.size, sha256=subject.digest.sha256)
             for subject in self.subject
@@ -160,7 +160,7 @@ class Statement(_StatementPart, frozen=True):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Component:
-    """Something that is in a package, or that it was made from or by; the rest of what is known."""
+    """A component of a package: a file, a dependency, or a tool that built it."""
 
     name: str
     version: str = ""
@@ -183,15 +183,15 @@ def describe_subjects(files: dict[str, ManifestFile]) -> tuple[Subject, ...]:
 
 
 def list_components(statement: Statement) -> Iterator[Component]:
-    """Yield what the component list of a package holds."""
+    """Yield the components of a package."""
     for name, file in statement.files.items():
         if name != COMPONENTS:
             yield Component(name, sha256=file.sha256)
-    for used in statement.predicate.build_definition.resolved_dependencies:
-        if isinstance(used, Source):
-            yield Component(used.name, sha256=used.digest.sha256)
+    for dependency in statement.predicate.build_definition.resolved_dependencies:
+        if isinstance(dependency, Source):
+            yield Component(dependency.name, sha256=dependency.digest.sha256)
         else:
-            yield Component(used.name, used.annotations.version, used.uri)
+            yield Component(dependency.name, dependency.annotations.version, dependency.uri)
     for name, version in statement.predicate.run_details.builder.version.items():
         yield Component(name, version, _to_package_url(name, version) if name == "autopipe" else "")
 

@@ -1,9 +1,8 @@
-"""Builds of one model for several processors in one package: which files each has, which is loaded.
+"""Builds of one model for several processors in one package: their files and their selection.
 
-The first build is that of the package itself, for the plainest processor. The others are its
-*variants*, for better and better ones; the last that fits the processor is loaded. Files of the
-first variant are called `v1.lib.so`, `v1.lib.0.so` and so on; weights that builds share
-are stored once.
+The first build is that of the package itself, for the most basic processor. The others are its
+*variants*, in ascending order of features; the last that fits the processor is loaded. Files of the
+first variant are called `v1.lib.so`, `v1.lib.0.so` and so on; shared weights are stored once.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,7 +12,7 @@ from autopipe.artifacts.signature import LIBRARIES, LIBRARY
 from autopipe.packaging.manifest import NODES, Needs
 
 MOST: Final = 3
-"""Variants of a package."""
+"""Maximum number of variants of a package."""
 FILES: Final = tuple(f"v{place}.{name}" for place in range(1, MOST + 1) for name in LIBRARIES)
 """Names of all libraries that variants may have."""
 NODE_MAPS: Final = (NODES, *(f"v{place}.{NODES}" for place in range(1, MOST + 1)))
@@ -21,7 +20,7 @@ NODE_MAPS: Final = (NODES, *(f"v{place}.{NODES}" for place in range(1, MOST + 1)
 
 
 def list_builds(needs: Needs) -> Iterator[tuple[str, Needs]]:
-    """Yield the builds of a package, each with the prefix of its files; the plainest is first."""
+    """Yield the builds of a package with the prefix of their files, the most basic first."""
     yield "", needs
     for place, variant in enumerate(needs.variants, 1):
         yield f"v{place}.", variant.needs
@@ -39,7 +38,7 @@ def list_libraries(needs: Needs) -> Iterator[str]:
 
 
 def choose_build(needs: Needs, features: Collection[str]) -> tuple[str, Needs]:
-    """Return the last build that a processor with these features runs, or the first of all."""
+    """Return the last build that fits a processor with these features, else the first one."""
     builds = list(list_builds(needs))
     fitting = [pair for pair in builds if set(pair[1].processor.features) <= set(features)]
     return fitting[-1] if fitting else builds[0]

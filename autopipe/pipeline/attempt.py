@@ -1,6 +1,6 @@
-"""What became of the last attempt of an action that has no result: it runs, broke off, or failed.
+"""The state of the last attempt of an action without a result: running, interrupted, or failed.
 
-    work/<key>/               is there from the beginning of an attempt to its end
+    work/<key>/               exists from the beginning of an attempt to its end
     work/<key>/session.json   how much of a budget it has spent, if it has one
     work/<key>/forced         whether it was forced; forced again, it goes on after an interruption
     logs/<stage>-<key>.failed the error it ended in, until the next attempt
@@ -23,7 +23,7 @@ from autopipe.store.canonical import pretty
 from autopipe.store.store import Store
 
 SESSION: Final = "session.json"
-"""What a stage with a budget keeps in its scratch directory: `trials`, `budget`, `seconds`."""
+"""File of a stage with a budget in its scratch directory: `trials`, `budget`, `seconds`."""
 
 _FORCED: Final = "forced"
 
@@ -33,40 +33,44 @@ _LARGEST: Final = 1 << 20
 """Bytes of a note."""
 
 _LONGEST: Final = 300
-"""Characters of an error that are told of a stage that failed."""
+"""Maximum length of the error of a failed stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last attempt of an action that made no result."""
+    """The last attempt of an action without a result."""
 
     state: Literal["running", "interrupted", "failed"]
     told: str
-    """What it came to, for people."""
+    """Description for the user."""
 
 
 def describe_last_attempt(store: Store, stage: str, key: str) -> Attempt | None:
-    """Return what became of the last attempt; None if there was none."""
+    """Describe the state of the last attempt; None if there was none."""
     lock, work = store.root / "locks" / key, store.root / "work" / key
     if lock.exists() and not locks.is_free(lock):
         return Attempt("running", f"{locks.describe_holder(lock)} is running it")
-    spent, note = describe_spent_budget(work), _read_note(_find_note_path(store, stage, key))
-    kept = f"; {spent} are kept" if spent else ""
+    spent_budget, note = describe_spent_budget(work), _read_note(_find_note_path(store, stage, key))
+    kept_part = f"; {spent_budget} are kept" if spent_budget else ""
     if note.get("key") == key:
         return Attempt(
             "failed",
-            f"failed on {format_value(note.get('when'))}: {_format_error_line(note)}{kept}",
+            f"failed on {format_value(note.get('when'))}: {_format_error_line(note)}{kept_part}",
         )
     if not work.is_dir():
         return None
-    rest = f"interrupted after {spent}; the rest is spent next" if spent else "interrupted"
-    return Attempt("interrupted", rest)
+    description = (
+        f"interrupted after {spent_budget}; the rest is spent next"
+        if spent_budget
+        else "interrupted"
+    )
+    return Attempt("interrupted", description)
 
 
 def begin_attempt(store: Store, stage: str, key: str, *, forced: bool) -> Path:
-    """Return the scratch directory for an attempt.
+    """Create the scratch directory of an attempt.
 
-    A force empties it, unless it goes on with one that was interrupted.
+    `forced` empties it, unless it continues an interrupted forced attempt.
     """
     work, note = store.work(key), _find_note_path(store, stage, key)
     with files.wrap_os_errors(store.root):
@@ -78,7 +82,7 @@ def begin_attempt(store: Store, stage: str, key: str, *, forced: bool) -> Path:
 
 
 def record_failure(store: Store, stage: str, key: str, error: Exception) -> None:
-    """Note what an attempt failed of; where even that can not be written, it is left."""
+    """Write the error of a failed attempt beside the log; ignores errors of writing."""
     content = {
         "key": key, "error": str(error), "exit_code": find_exit_code(error),
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -88,7 +92,7 @@ def record_failure(store: Store, stage: str, key: str, error: Exception) -> None
 
 
 def describe_spent_budget(work: Path) -> str | None:
-    """Say how much of its budget an attempt has spent; None if it has spent nothing."""
+    """Format how much of its budget an attempt has spent; None if it has spent nothing."""
     note = read_note(work)
     trials, budget, seconds = (note.get(name) for name in ("trials", "budget", "seconds"))
     if not all(type(number) in {int, float} for number in (trials, budget, seconds)):
@@ -97,12 +101,12 @@ def describe_spent_budget(work: Path) -> str | None:
 
 
 def read_note(work: Path) -> dict[str, Any]:
-    """Return how far an attempt has come, as far as it keeps that."""
+    """Read the session file of an attempt; empty if there is none."""
     return _read_note(work / SESSION)
 
 
 def _format_error_line(note: dict[str, Any]) -> str:
-    """Return what an error says, in one harmless line; a bug says it in the last of its own."""
+    """Reduce an error to one printable line: of a bug's traceback the last, else the first."""
     lines = str(note.get("error", "")).strip().splitlines() or [""]
     line = lines[-1 if note.get("exit_code") == _BUG else 0][:_LONGEST]
     return "".join(char if char.isprintable() else "?" for char in line)

@@ -1,4 +1,4 @@
-"""Counts what a stage has done of what it has to do, and estimates the time that is left."""
+"""Reports the progress of a stage, and estimates the remaining time."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,39 +16,45 @@ class Watch:
     """Emits the progress of one stage."""
 
     def __init__(self, stage: str, emit: Callable[[Event], None]) -> None:
-        """Take the name of the stage, and what takes its events."""
+        """Set the name of the stage, and the sink of its events."""
         self._stage = stage
         self._emit = emit
 
     def begin(self, message: str) -> None:
-        """Tell what begins now, of which nothing can be counted."""
+        """Report the begin of a step whose progress cannot be counted."""
         self._emit(Progress(stage=self._stage, message=message))
 
     def count(self, message: str, total: int, *, is_even: bool = True) -> Callable[[int], None]:
-        """Return what takes how many are done, and tells it with the time that the others take.
+        """Return a function that takes the number of items done and emits the progress.
 
-        `message` names what is counted, such as `tasks planned`. What is quick is not told. The
-        time left is that of the mean one for each that is left; without `is_even` they are too
-        different for that, and none is known before the first one is done.
+        `message` names the items, such as `tasks planned`. At most two events a second are
+        emitted. The remaining time is the mean time of an item by the number of items left; it is
+        not known before the first item is done, nor without `is_even`, where items differ too much.
         """
-        begun = told = time.monotonic()
+        start = last_report = time.monotonic()
 
-        def tell(done: int) -> None:
-            nonlocal told
+        def tell(done_count: int) -> None:
+            nonlocal last_report
             now = time.monotonic()
-            if not 0 <= done < total or now - told < INTERVAL:
+            if not 0 <= done_count < total or now - last_report < INTERVAL:
                 return
-            told = now
-            left = (now - begun) / done * (total - done) if is_even and done else None
+            last_report = now
+            left = (
+                (now - start) / done_count * (total - done_count)
+                if is_even and done_count
+                else None
+            )
             self._emit(
-                Progress(stage=self._stage, message=message, done=done, total=total, remaining=left)
+                Progress(
+                    stage=self._stage, message=message, done=done_count, total=total, remaining=left
+                )
             )
 
         return tell
 
     def each(self, message: str, items: Sequence[_T]) -> Iterator[_T]:
-        """Yield the items, and count them as `count` does."""
+        """Yield the items, and report progress like `count`."""
         tell = self.count(message, len(items))
-        for done, item in enumerate(items):
-            tell(done)
+        for done_count, item in enumerate(items):
+            tell(done_count)
             yield item

@@ -1,4 +1,4 @@
-"""What happens during a run, as values. Stages and the executor emit them; reporters show them."""
+"""Events of a run, as values. Stages and the executor emit them; reporters show them."""
 
 from typing import Annotated, Literal
 
@@ -35,7 +35,7 @@ class BuildStarted(_Event, frozen=True):
     file: str
     """Path of the pipeline file."""
     target: str
-    """What it is compiled for, as the file says it."""
+    """The target, as the file states it."""
     number: int
     """Which of the builds it is, from 1."""
     total: int
@@ -59,7 +59,7 @@ class StageCached(_Event, frozen=True):
 
 
 class StageSkipped(_Event, frozen=True):
-    """A stage that measures has done so for these very inputs; its old result is not shown."""
+    """A measuring stage has run with these inputs before; its old result is not shown."""
 
     event: Literal["stage_skipped"] = "stage_skipped"
     stage: str
@@ -72,7 +72,7 @@ class StageResumed(_Event, frozen=True):
     event: Literal["stage_resumed"] = "stage_resumed"
     stage: str
     after: str
-    """What was spent by then, such as `12 of 64 trials, 41 s spent`."""
+    """The budget spent by then, such as `12 of 64 trials, 41 s spent`."""
 
 
 class StageFinished(_Event, frozen=True):
@@ -101,13 +101,13 @@ class Progress(_Event, frozen=True):
     event: Literal["progress"] = "progress"
     stage: str
     message: str
-    """What is done now, or what is counted, such as `tasks planned`."""
+    """The current step, or the items that are counted, such as `tasks planned`."""
     done: int | None = None
-    """How many of these are done; null where nothing is counted."""
+    """Number of items done; null where nothing is counted."""
     total: int | None = None
-    """How many there are."""
+    """Number of items."""
     remaining: float | None = None
-    """Estimated seconds until all of them are done."""
+    """Estimated seconds until all items are done."""
 
 
 class TuningProgress(_Event, frozen=True):
@@ -132,7 +132,7 @@ class TuningProgress(_Event, frozen=True):
 
 
 class Logged(_Event, frozen=True):
-    """A line of the log, which a run has where it is asked to be verbose."""
+    """A line of the log of a verbose run."""
 
     event: Literal["logged"] = "logged"
     stage: str
@@ -152,7 +152,7 @@ class PassTimes(_Event, frozen=True):
 
 
 class TuningHeadroom(_Event, frozen=True):
-    """What is left to gain in each task after tuning."""
+    """The remaining headroom of each task after tuning."""
 
     event: Literal["tuning_headroom"] = "tuning_headroom"
     stage: str
@@ -160,9 +160,9 @@ class TuningHeadroom(_Event, frozen=True):
 
 
 class Measured(_Event, frozen=True):
-    """What a stage found and the store does not keep.
+    """A result of a stage that the store does not keep.
 
-    These are times, which are never taken from it, and errors of a build that fails *verify*.
+    These are times, which are never cached, and errors of a build that fails *verify*.
     """
 
     event: Literal["measured"] = "measured"
@@ -172,7 +172,7 @@ class Measured(_Event, frozen=True):
 
 
 class Tuned(_Event, frozen=True):
-    """How much of the time of what was built this store has tuned itself; told in every run."""
+    """The share of the build's time that was tuned in this store; emitted in every run."""
 
     event: Literal["tuned"] = "tuned"
     stage: str
@@ -183,7 +183,7 @@ class Tuned(_Event, frozen=True):
     steady: float
     """Share in tasks whose measurements agree with each other."""
     claimed: int
-    """Tasks that are built with what a lock or a remote says, and was not measured here."""
+    """Tasks built with a time from a lock or a remote that was not measured here."""
 
 
 class Warn(_Event, frozen=True):
@@ -201,7 +201,7 @@ class RunFinished(_Event, frozen=True):
     exit_code: int
     seconds: float
     error: str | None = None
-    """What ended it, where it failed: the message of the command, without a traceback."""
+    """The error of a failed run: the message of the command, without a traceback."""
     package: str | None = None
     """Path of the packaged file, if one was made."""
     lock: str | None = None
@@ -211,7 +211,7 @@ class RunFinished(_Event, frozen=True):
 
 
 class BuildResult(BaseModel, frozen=True, extra="forbid", defer_build=True):
-    """What became of one of several builds."""
+    """The outcome of one of several builds."""
 
     build: str
     file: str
@@ -221,13 +221,13 @@ class BuildResult(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """Null for a build that was not run."""
     seconds: float | None = None
     error: str | None = None
-    """What ended it, where it failed."""
+    """The error of a failed build."""
     package: str | None = None
     """Path of the packaged file, if one was made."""
     lock: str | None = None
     """Path of the lock, if it was written."""
     rival: str | None = None
-    """The reference runtime that counts, if this run timed one."""
+    """The reference runtime of the gate, if this run timed one."""
     ratio: float | None = None
     """The build's time divided by that of `rival`."""
 

@@ -1,4 +1,4 @@
-"""The executor: walk the plan, reuse what is known, run what is not."""
+"""The executor: walk the plan, reuse cached results, run the other stages."""
 
 import logging
 import time
@@ -34,26 +34,26 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Remote(Protocol):
-    """Where other machines keep their results."""
+    """A store that machines share."""
 
     def fetch(self, document: Document, kind: Kind) -> Artifact | None:
-        """Return the artifact of an action, in the store by then; None if it can not be had."""
+        """Copy the artifact of an action into the store; None if it is not available."""
 
     def offer(self, key: str) -> None:
-        """Give others what the store has for a key."""
+        """Upload the result of a key to the remote."""
 
 
 Look = Callable[[str, Mapping[str, Artifact]], None]
-"""Takes the name of a stage that is done, and all artifacts so far."""
+"""Called with the name of a completed stage, and all artifacts so far."""
 
 
 def _ignore_artifacts(stage: str, artifacts: Mapping[str, Artifact]) -> None:
-    """Look at nothing."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Runs plans against one store, in one environment, telling one reporter."""
+    """Runs plans against one store, in one environment, with one reporter."""
 
     store: Store
     environment: Environment
@@ -61,26 +61,26 @@ class Executor:
     emit: Callable[[Event], None]
     remote: Remote | None = None
     look: Look = _ignore_artifacts
-    """Looks at what is there after each stage, cached or not; may raise GateError."""
+    """Called after each stage, cached or not; may raise GateError."""
     history: History | None = None
-    """Remembers what the pipeline file ran last; null where a run is nobody's."""
+    """Records the last run of the pipeline file; None for runs without one."""
     diagnostics: Diagnostics = NO_DIAGNOSTICS
 
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
-        done: dict[str, Artifact] = {}
+        artifacts: dict[str, Artifact] = {}
         for step in plan.steps:
-            inputs = {name: done[name] for name in step.needs}
+            inputs = {name: artifacts[name] for name in step.needs}
             try:
-                done[step.name] = self._step(step, inputs, fresh=step.name in force)
-                self.look(step.name, done)
+                artifacts[step.name] = self._step(step, inputs, fresh=step.name in force)
+                self.look(step.name, artifacts)
             except Exception as error:
-                failed = StageFailed(
+                failure = StageFailed(
                     stage=step.name, error=str(error), exit_code=find_exit_code(error)
                 )
-                self.emit(failed)
+                self.emit(failure)
                 raise
-        return done
+        return artifacts
 
     def _step(self, step: Step, inputs: Mapping[str, Artifact], *, fresh: bool) -> Artifact:
         facts = self.environment.facts(step.stage.reads)
@@ -117,7 +117,7 @@ class Executor:
         return hit
 
     def _fetch_remote(self, step: Step, document: Document) -> Artifact | None:
-        """Take a result from the remote; a measurement is made anew, it holds for its machine."""
+        """Fetch a cached result from the remote; measurements hold only for their machine."""
         if self.remote is None or not step.stage.cached:
             return None
         artifact = self.remote.fetch(document, step.stage.produces)
@@ -131,8 +131,8 @@ class Executor:
         key, start = digest_json(document), time.monotonic()
         self.emit(StageStarted(stage=step.name))
         work = attempt.begin_attempt(self.store, step.name, key, forced=fresh)
-        if spent := attempt.describe_spent_budget(work):
-            self.emit(StageResumed(stage=step.name, after=spent))
+        if spent_budget := attempt.describe_spent_budget(work):
+            self.emit(StageResumed(stage=step.name, after=spent_budget))
         ctx = Context(
             inputs={name: artifact.path for name, artifact in inputs.items()},
             facts=self.environment.facts(step.stage.reads),
@@ -162,14 +162,14 @@ class Executor:
     def _attempt_stage(self, step: Step, ctx: Context, key: str) -> str:
         try:
             return self.isolate.run(step.stage, ctx, self.store.log(step.name, key))
-        except (Killed, StoreError):  # what it has done so far helps the next attempt
+        except (Killed, StoreError):  # the next attempt continues from its scratch directory
             raise
         except Exception:
             self.store.clear_work(key)
             raise
 
     def _check_sources(self, step: Step, document: Document) -> None:
-        """Refuse to remember a result for files that changed while the stage read them."""
+        """Raise StageError if a source file changed while the stage ran."""
         again = build_action(
             step.stage, {}, self.environment.facts(step.stage.reads), self.store.contents
         )

@@ -1,4 +1,4 @@
-"""Why a stage runs: the difference between what it would do and what it did last."""
+"""Explain why a stage runs: the difference between its action and the last one."""
 
 import json
 import re
@@ -11,29 +11,31 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 def list_changes(old: Document, new: Document) -> list[str]:
-    """Say of every entry how it differs, as `params.trials changed from 64 to 128`.
+    """List every entry that differs, such as `params.trials changed from 64 to 128`.
 
-    Inputs that are None on the new side are not known yet, and are left out.
+    Inputs that are None in the new document are not known yet, and are left out.
     """
     before, after = dict(_flatten_document(old)), dict(_flatten_document(new))
     names = sorted(before.keys() | after.keys())
-    unknown = {name for name in names if name.startswith("inputs.") and after.get(name, 1) is None}
+    unknown_names = {
+        name for name in names if name.startswith("inputs.") and after.get(name, 1) is None
+    }
     return [
         _describe_change(name, before, after)
         for name in names
-        if name not in unknown and before.get(name, ...) != after.get(name, ...)
+        if name not in unknown_names and before.get(name, ...) != after.get(name, ...)
     ]
 
 
 def list_changes_since(last: Document | None, document: Document) -> list[str] | None:
-    """Return the changes since the last action of a stage, None where there is none."""
+    """List the changes since the last action of a stage; None if there was none."""
     if last == {}:
         return ["what it did last is no longer in the store"]
     return None if last is None else list_changes(last, document)
 
 
 def name_action_kind(document: Document) -> str:
-    """Tell stages apart, and tuning from the reading of a lock in its place."""
+    """Return stage and sources of an action, which distinguish tuning from the replay of a lock."""
     return " ".join([document["stage"], *document["sources"]])
 
 
@@ -57,11 +59,11 @@ def _describe_change(name: str, before: Document, after: Document) -> str:
 
 
 def _format_value(value: object) -> str:
-    """Write a value as the pipeline file does, and a digest in short."""
+    """Format a value like the pipeline file, and a digest by its prefix."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text[:12] if _DIGEST.fullmatch(text) else text
 
 
 def explain_skip(stage: str) -> str:
-    """Say why a stage that measures is not run again."""
+    """Explain why a measuring stage is not run again."""
     return f"nothing changed since it was measured; --force {stage} does it again"

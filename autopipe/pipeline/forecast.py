@@ -1,4 +1,4 @@
-"""What a run would do, without running anything."""
+"""Forecast the stages that a run would execute, without running anything."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ _FEW: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What would happen to one stage."""
+    """The forecast of one stage."""
 
     stage: str
     state: Literal["cached", "skipped", "run"]
     why: tuple[str, ...]
     key: str | None
-    """None while an input is not made, or the environment not examined."""
+    """None while an input does not exist, or the environment is not examined."""
     action: Document | None
-    """The action, with None for each input that is not made; None without the environment."""
+    """The action, with None for each missing input; None without the environment."""
     last: Literal["running", "interrupted", "failed"] | None = None
-    """What became of the last attempt, if there was one and it made no result."""
+    """State of the last attempt, if there was one without a result."""
 
 
 def forecast(
@@ -42,34 +42,34 @@ def forecast(
     force: Collection[str] = (),
     warn: Callable[[str], None],
 ) -> tuple[Outlook, ...]:
-    """Look every step up as a run would; what comes after a miss is not known before it ran.
+    """Look up the action of every step; after a miss, later actions are unknown until it ran.
 
-    The `history` says what this pipeline file ran last.
+    `history` holds the last run of this pipeline file.
     """
     store = history.store
-    made: dict[str, str | None] = {}
+    digests: dict[str, str | None] = {}
     outlooks = []
     for step in plan.steps:
-        document = _build_action(step, made, store, environment)
+        document = _build_action(step, digests, store, environment)
         if document is None:
-            unknown = "the environment is not examined yet"
-            outlook, made[step.name] = Outlook(step.name, "run", (unknown,), None, None), None
+            reason = "the environment is not examined yet"
+            outlook, digests[step.name] = Outlook(step.name, "run", (reason,), None, None), None
         elif step.name in force:
-            outlook, made[step.name] = _forecast_execution(step, document, store, "forced"), None
+            outlook, digests[step.name] = _forecast_execution(step, document, store, "forced"), None
         else:
-            outlook, made[step.name] = _forecast_step(step, document, history, warn)
+            outlook, digests[step.name] = _forecast_step(step, document, history, warn)
         outlooks.append(outlook)
     return tuple(outlooks)
 
 
 def _build_action(
-    step: Step, made: Mapping[str, str | None], store: Store, environment: Environment
+    step: Step, digests: Mapping[str, str | None], store: Store, environment: Environment
 ) -> Document | None:
     facts = environment.known(step.stage.reads)
     if facts is None:
         return None
     return build_action(
-        step.stage, {name: made[name] for name in step.needs}, facts, store.contents
+        step.stage, {name: digests[name] for name in step.needs}, facts, store.contents
     )
 
 
@@ -80,8 +80,8 @@ def _forecast_execution(step: Step, document: Document, store: Store, *why: str)
     last = attempt.describe_last_attempt(store, step.name, key)
     if last is None:
         return Outlook(step.name, "run", why, key, document)
-    others = why if why != (NEVER,) else ()
-    return Outlook(step.name, "run", (last.told, *others), key, document, last.state)
+    other_reasons = why if why != (NEVER,) else ()
+    return Outlook(step.name, "run", (last.told, *other_reasons), key, document, last.state)
 
 
 def _forecast_reuse(step: Step, key: str, document: Document) -> Outlook:
@@ -97,26 +97,28 @@ def _forecast_step(
 ) -> tuple[Outlook, str | None]:
     """Look one action up; return also the digest of its result, if there is one."""
     store = history.store
-    unknown = [name for name, made in document["inputs"].items() if made is None]
-    if not unknown:
+    unknown_inputs = [name for name, made in document["inputs"].items() if made is None]
+    if not unknown_inputs:
         key = digest_json(document)
         hit = store.lookup(key, warn)
         if hit is not None:
             return _forecast_reuse(step, key, document), hit.digest
     changes = list_changes_since(history.last_action(name_action_kind(document)), document)
-    if not unknown:
+    if not unknown_inputs:
         changes = [NEVER] if changes is None else changes or ["its result is gone"]
     elif changes == []:
-        changes = [f"if {_name_results(unknown)} changes, else {_name_reuse_state(step)}"]
+        changes = [f"if {_name_results(unknown_inputs)} changes, else {_name_reuse_state(step)}"]
     else:
-        changes = [*(f"after {name}" for name in unknown), *(changes or ())]
+        changes = [*(f"after {name}" for name in unknown_inputs), *(changes or ())]
     return _forecast_execution(step, document, store, *changes), None
 
 
 def _name_results(stages: Sequence[str]) -> str:
-    """Name the results of stages, in a line of 80 columns."""
-    few = len(stages) <= _FEW
-    return f"the result of {' or '.join(stages)}" if few else f"one of its {len(stages)} inputs"
+    """Name the results of stages, or their number if there are many."""
+    is_short = len(stages) <= _FEW
+    return (
+        f"the result of {' or '.join(stages)}" if is_short else f"one of its {len(stages)} inputs"
+    )
 
 
 def _name_reuse_state(step: Step) -> Literal["cached", "skipped"]:

@@ -1,7 +1,7 @@
-"""What a pipeline file ran last: each stage's action, its configuration and package, in the store.
+"""The last run of a pipeline file, in the store: actions of stages, configuration, package.
 
-The keys of actions say nothing of who ran them. So `explain` would compare a file with whatever
-another file did last, and two files of one name would overwrite each other's package.
+The keys of actions do not hold the pipeline file. Without a history, `explain` would compare a
+file with the last run of another file, and files of one name would overwrite each other's package.
 """
 
 import os
@@ -28,7 +28,7 @@ class History:
     build: str | None = None
     """Which of the file's builds it is; null where the file has none."""
     reads_previous: bool = False
-    """Whether what it returns is of the run before the last one that built something."""
+    """Whether it reads the run before the last one that built something."""
 
     @classmethod
     def of(cls, store: Store, file: Path, name: str, build: str | None = None) -> Self:
@@ -66,70 +66,70 @@ class History:
     @property
     def configuration(self) -> Document | None:
         """Return the configuration of the run that made the last build, if there is one."""
-        found = self._read().get("configuration")
-        return found if isinstance(found, dict) else None
+        configuration = self._read().get("configuration")
+        return configuration if isinstance(configuration, dict) else None
 
     def previous(self) -> Self:
         """Return the history as it was before the run that made the last build."""
         return replace(self, reads_previous=True)
 
     def last_run(self) -> Document:
-        """Return all that is known of the last run, as `remember_run` takes it."""
-        known = self._read()
-        return {name: known[name] for name in ("stages", "configuration") if name in known}
+        """Return the record of the last run, as `remember_run` takes it."""
+        document = self._read()
+        return {name: document[name] for name in ("stages", "configuration") if name in document}
 
     def remember_run(self, configuration: Document, before: Document) -> None:
-        """Remember how a run that made a build is configured, and what was known before it."""
+        """Store the configuration of a run that made a build, and the record before it."""
         self._update_document(
             lambda known: {**known, "configuration": configuration, "previous": before}
         )
 
     def remember_action(self, kind: str, key: str) -> None:
-        """Remember an action that is done, whether it was run or cached."""
+        """Store the key of a completed action, run or cached."""
         self._update_document(lambda known: {**known, "stages": {**known["stages"], kind: key}})
 
     def remember_package(self, package: Path) -> None:
-        """Remember where the package was published."""
+        """Store the path of the published package."""
         self._update_document(lambda known: {**known, "package": self._to_relative_path(package)})
 
     def owner(self, package: Path) -> Path | None:
-        """Return the other pipeline file, still there, that a published package is of."""
-        wanted, own = self._to_relative_path(package), self._to_relative_path(self.file)
+        """Return another existing pipeline file that published a package, None without one."""
+        package_path, own_path = self._to_relative_path(package), self._to_relative_path(self.file)
         for document in _read_documents(self.store):
-            other = Path(os.path.normpath(self.store.root / document["file"]))
-            owned = document.get("package") == wanted and document["file"] != own
-            if owned and other.is_file() and package.exists():
-                return other
+            other_file = Path(os.path.normpath(self.store.root / document["file"]))
+            is_owner = document.get("package") == package_path and document["file"] != own_path
+            if is_owner and other_file.is_file() and package.exists():
+                return other_file
         return None
 
     @property
     def _path(self) -> Path:
         file = self._to_relative_path(self.file)
-        own = digest_json(file if self.build is None else [file, self.build])
-        return self.store.root / "runs" / f"{own}.json"
+        digest = digest_json(file if self.build is None else [file, self.build])
+        return self.store.root / "runs" / f"{digest}.json"
 
     def _to_relative_path(self, path: Path) -> str:
-        """Return a path as it is from the store: it holds where both are copied together."""
+        """Return a path relative to the store: it stays valid if both are copied together."""
         return os.path.relpath(path.resolve(), self.store.root.resolve())
 
     def _read(self) -> Document:
         path = self._path
         with files.wrap_os_errors(path):
-            known = _read_document_file(path) or {}
+            document = _read_document_file(path) or {}
         if self.reads_previous:
-            found = known.get("previous")
-            known = found if isinstance(found, dict) else {}
-        return {"stages": {}, **known}
+            previous = document.get("previous")
+            document = previous if isinstance(previous, dict) else {}
+        return {"stages": {}, **document}
 
     def _update_document(self, change: Callable[[Document], Document]) -> None:
-        """Replace the document by a changed one, where that is another."""
+        """Rewrite the document if the change alters it."""
         path = self._path
         with files.wrap_os_errors(path):
-            known = _read_document_file(path)
-            own = {"file": self._to_relative_path(self.file), "name": self.name}
-            document = {**change({"stages": {}, **(known or {})}), **own}
-            if document == known:
-                os.utime(path)  # or `cache gc` takes it for one that nobody used
+            stored_document = _read_document_file(path)
+            identity = {"file": self._to_relative_path(self.file), "name": self.name}
+            document = {**change({"stages": {}, **(stored_document or {})}), **identity}
+            if document == stored_document:
+                os.utime(path)  # `cache gc` removes unused ones
             else:
                 files.replace(path, seal_document(document), self.store.tmp)
 
@@ -145,12 +145,14 @@ def list_pipelines_by_key(store: Store) -> Mapping[str, list[str]]:
 
 def _read_documents(store: Store) -> Iterator[Document]:
     with files.wrap_os_errors(store.root):
-        found = [_read_document_file(path) for path in sorted((store.root / "runs").glob("*.json"))]
-    return (document for document in found if document is not None)
+        documents = [
+            _read_document_file(path) for path in sorted((store.root / "runs").glob("*.json"))
+        ]
+    return (document for document in documents if document is not None)
 
 
 def _read_document_file(path: Path) -> Document | None:
-    """Read what was remembered of a file; None where it is missing or damaged."""
+    """Read a history document; None where it is missing or damaged."""
     document: dict[str, Any] | None = unseal_document(files.read_or_discard(path) or b"")
     if document is None or not isinstance(document.get("stages"), dict):
         return None

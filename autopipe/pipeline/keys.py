@@ -22,18 +22,18 @@ FORMAT: Final = 1
 def build_action(
     stage: Stage, inputs: Mapping[str, str | None], facts: Facts, contents: TreeDigests
 ) -> Document:
-    """Return everything that may change what the stage produces, and nothing else.
+    """Build the action document: everything that determines the output of the stage, only that.
 
-    `inputs` are the digests of its inputs by name. Raises ConfigError for a source that can not
+    `inputs` are the digests of its inputs by name. Raises ConfigError for a source that cannot
     be read.
     """
     digests = digest_sources(stage, contents)
-    hidden = stage.unkeyed() | digests.keys()
+    unkeyed_fields = stage.unkeyed() | digests.keys()
     return {
         "format": FORMAT,
         "stage": stage.name,
         "version": stage.version,
-        "params": stage.model_dump(mode="json", exclude=set(hidden)),
+        "params": stage.model_dump(mode="json", exclude=set(unkeyed_fields)),
         "sources": digests,
         "inputs": dict(inputs),
         "facts": {facet.value: dict(facts[facet]) for facet in stage.keyed()},
@@ -46,7 +46,7 @@ def digest_sources(stage: Stage, contents: TreeDigests) -> dict[str, str]:
 
 
 def _digest_source(source: Path, contents: TreeDigests) -> str:
-    """Digest a file outside the store, wherever a symbolic link to it leads."""
+    """Digest a file outside the store, following symbolic links."""
     try:
         return digest_tree(contents.manifest(source.resolve(strict=True)))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a child process printed: kept in a file up to a limit, and its end in memory."""
+"""The output of a child process: a file up to a size limit, and its end in memory."""
 
 import os
 import re
@@ -14,13 +14,13 @@ _CONTROL: Final = r"[^\n\t\x20-\x7e\xa0-\uffff]|[\u200e\u200f\u202a-\u202e\u2066
 
 
 class Log:
-    """A file that takes the first MiB of what is written to it, and then the last 4 KiB.
+    """A file that keeps the first MiB of the output and its last 4 KiB.
 
-    All of it raises StoreError.
+    All methods raise StoreError.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a new file, whatever was there before."""
+        """Open a new file, replacing an existing one."""
         self.path = path
         self._written = 0
         self._tail = b""
@@ -30,14 +30,14 @@ class Log:
             self._file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
 
     def write(self, data: bytes) -> None:
-        """Take what was printed; beyond the limit only its end is kept."""
+        """Append output; beyond the limit only its end is kept."""
         with files.wrap_os_errors(self.path):
             self._file.write(data[: max(0, _LIMIT - self._written)])
         self._written += len(data)
         self._tail = (self._tail + data)[-_TAIL:]
 
     def tail(self, lines: int = 10) -> str:
-        """Return the last lines, without what could play tricks on a terminal."""
+        """Return the last lines, with control characters replaced."""
         text = re.sub(_CONTROL, "?", self._tail.decode(errors="replace"))
         return "\n".join(text.rstrip().splitlines()[-lines:])
 

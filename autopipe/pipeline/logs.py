@@ -1,4 +1,4 @@
-"""What Python's `logging` gets from our code, as events of the run."""
+"""Forward records of Python's `logging` as events of the run."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ class _EventHandler(logging.Handler):
 
 @contextmanager
 def forward_logs(emit: Callable[[Event], None], stage: str, verbosity: int) -> Iterator[None]:
-    """Emit what is logged below `autopipe`: decisions at verbosity 1, each step from 2 on."""
+    """Emit records of loggers below `autopipe`: decisions at verbosity 1, each step from 2 on."""
     if verbosity == 0:
         yield
         return

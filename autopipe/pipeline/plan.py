@@ -31,7 +31,7 @@ class Plan:
 def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
     """Resolve the inputs of stages given in the order of the flow; `until` names the last one.
 
-    Raises ConfigError where a stage needs one that is switched off, or makes something else.
+    Raises ConfigError where a stage needs one that is switched off, or of another kind.
     """
     steps: dict[str, Step] = {}
     for stage in stages:
@@ -44,7 +44,7 @@ def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
 
 
 def require_stages(names: Iterable[str], stages: Collection[str], option: str) -> None:
-    """Raise ConfigError, with what is near, unless every name is a stage of this pipeline."""
+    """Raise ConfigError, with a suggestion, unless every name is a stage of this pipeline."""
     for name in names:
         if name not in stages:
             near = find_closest(name, stages)
@@ -55,10 +55,10 @@ def require_stages(names: Iterable[str], stages: Collection[str], option: str) -
 def check_forced(names: Iterable[str], stages: Iterable[Stage], plan: Plan) -> None:
     """Raise ConfigError for a stage of `--force` that the pipeline or the plan does not have."""
     require_stages(names, [stage.name for stage in stages], "--force")
-    planned = [step.name for step in plan.steps]
+    planned_names = [step.name for step in plan.steps]
     for name in names:
-        if name not in planned:
-            raise ConfigError(f"--force {name}: --until {planned[-1]} ends before that stage")
+        if name not in planned_names:
+            raise ConfigError(f"--force {name}: --until {planned_names[-1]} ends before that stage")
 
 
 def _resolve_inputs(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
@@ -70,10 +70,11 @@ def _resolve_inputs(stage: Stage, earlier: dict[str, Step]) -> tuple[str, ...]:
             raise ConfigError(
                 f"stage {stage.name!r} needs stage {name!r}, which this pipeline switches off"
             )
-        given = earlier[name].stage.produces
-        if given is not need.kind:
+        produced_kind = earlier[name].stage.produces
+        if produced_kind is not need.kind:
             raise ConfigError(
-                f"stage {stage.name!r} takes a {need.kind} from {name!r}, which makes a {given}"
+                f"stage {stage.name!r} takes a {need.kind} from {name!r}, "
+                f"which makes a {produced_kind}"
             )
         present.append(name)
     return tuple(present)

@@ -66,7 +66,7 @@ class Child:
     ) -> None:
         """Fork nothing yet; `begin` is called in the child and returns what answers there.
 
-        `seconds` and `memory` take the place of `SECONDS` and `MEMORY`. What touches a GPU can not
+        `seconds` and `memory` take the place of `SECONDS` and `MEMORY`. What touches a GPU cannot
         be `bounded`: CUDA reserves addresses for all memory there is.
         """
         self._begin = begin
@@ -177,7 +177,7 @@ class Child:
 
 
 def _to_error(failed: Failure, log: str) -> StageError | StoreError:
-    """Return how work failed; native code that can not write says so in what it prints."""
+    """Return how work failed; native code that cannot write says so in what it prints."""
     if failed.how is How.HUNGRY:
         return Failed(replace(failed, message=refusal.OUT_OF_MEMORY), log)
     failed = replace(failed, message=failed.message[-_LONGEST:])

@@ -109,7 +109,7 @@ def describe_hung(seconds: float) -> Failure:
 
 def describe_garbled() -> Failure:
     """Return the failure of a child whose answer makes no sense."""
-    return Failure(How.GARBLED, "an answer that can not be read")
+    return Failure(How.GARBLED, "an answer that cannot be read")
 
 
 def encode_answer(value: object) -> bytes:

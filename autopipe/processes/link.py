@@ -119,5 +119,5 @@ def wait_for_readable(links: Collection[Link], seconds: float) -> set[Link]:
 
 
 def encode_message(message: object) -> bytes:
-    """Return a message as a line. Raises TypeError or ValueError for what JSON can not say."""
+    """Return a message as a line. Raises TypeError or ValueError for what JSON cannot say."""
     return json.dumps(message).encode() + b"\n"

@@ -73,7 +73,7 @@ def _to_error(failed: Failure, memory: int, seconds: int) -> AutopipeError:
             return ModelError(f"the model needs more than {memory >> 20} MiB to be checked")
         case How.RAISED:
             reason = f"{failed.kind}: {failed.text}"
-            return ModelError(f"the model can not be checked: {reason}"[:_LONGEST])
+            return ModelError(f"the model cannot be checked: {reason}"[:_LONGEST])
         case How.HUNG:
             return ModelError(f"the model takes longer than {seconds} s to be checked")
     if failed.status == -signal.SIGXCPU:

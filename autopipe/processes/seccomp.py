@@ -130,7 +130,7 @@ def works() -> bool:
 
 
 def check_seccomp(_argument: object, _emit: object) -> str:
-    """Say, for `doctor`, that processes can be confined. Raises SetupError where they can not."""
+    """Say, for `doctor`, that processes can be confined. Raises SetupError where they cannot."""
     if not works():
         raise SetupError("no seccomp here: models are parsed in processes that could do more")
     return "models are parsed without a way to files, processes or the network"

@@ -1,7 +1,7 @@
 """Which environment variables the processes get that work on models.
 
 Whatever else is in the environment, such as the credentials of a shared cache, is none of a
-compiler's business, and can not end up in what it writes.
+compiler's business, and cannot end up in what it writes.
 """
 
 import os

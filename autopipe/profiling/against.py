@@ -1,7 +1,7 @@
-"""A profile beside that of onnxruntime, matched by the names of nodes.
+"""Compare a profile with that of onnxruntime, matched by the names of nodes.
 
-Both fuse nodes, each in its own way. So nodes are put into groups: those that a kernel of ours
-computes belong together, and those that two kernels have in common join their groups.
+Both fuse nodes, but differently. So nodes are grouped: the nodes of one of our kernels are in one
+group, and groups with a common node are merged.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from autopipe.profiling.profile import Profile
 
 
 class ComparedGroup(Part, frozen=True):
-    """Nodes that are compared together."""
+    """A group of nodes that is compared as a whole."""
 
     nodes: tuple[str, ...]
     kernels: tuple[str, ...]
@@ -26,16 +26,16 @@ class ComparedGroup(Part, frozen=True):
 
     @property
     def ratio(self) -> float | None:
-        """Return our time over theirs; None where they have no time of their own for it."""
+        """Return our time divided by theirs; None if they have no separate time for it."""
         return self.ours / self.theirs if self.theirs else None
 
 
 class ComparedProfile(Part, frozen=True):
-    """Two profiles of one model, where the reference is ahead first."""
+    """The comparison of two profiles, in ascending order of our advantage."""
 
     runtime: str
     ours: float
-    """Seconds of a whole run that nothing watches."""
+    """Seconds of a whole run without instrumentation."""
     theirs: float
     groups: tuple[ComparedGroup, ...]
 
@@ -48,8 +48,8 @@ def compare_profiles(
     for row in profile.rows:
         if row.kernel and row.nodes:
             groups.join(row.nodes)
-    known = {output: node.name for node in nodes for output in node.outputs}
-    known |= {node.name: node.name for node in nodes}
+    node_names = {output: node.name for node in nodes for output in node.outputs}
+    node_names |= {node.name: node.name for node in nodes}
     ours: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for row in profile.rows:
         if row.kernel and row.nodes:
@@ -57,9 +57,9 @@ def compare_profiles(
     theirs: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for name, seconds in times.items():
         if name:
-            own = match_node(name, known)
-            theirs[groups.find(own) if own else name].append((name, seconds))
-    compared = [
+            node = match_node(name, node_names)
+            theirs[groups.find(node) if node else name].append((name, seconds))
+    compared_groups = [
         ComparedGroup(
             nodes=tuple(groups.members(root)) if root in ours else (),
             kernels=tuple(dict.fromkeys(symbol for symbol, _ in ours.get(root, ()))),
@@ -69,34 +69,34 @@ def compare_profiles(
         )
         for root in dict.fromkeys([*ours, *theirs])
     ]
-    compared.sort(key=lambda group: group.theirs - group.ours)
+    compared_groups.sort(key=lambda group: group.theirs - group.ours)
     return ComparedProfile(
-        runtime=runtime, ours=profile.whole, theirs=times[""], groups=tuple(compared)
+        runtime=runtime, ours=profile.whole, theirs=times[""], groups=tuple(compared_groups)
     )
 
 
-def match_node(name: str, known: Mapping[str, str]) -> str | None:
-    """Return the node of the model that a node of onnxruntime's graph was made of, or None.
+def match_node(name: str, node_names: Mapping[str, str]) -> str | None:
+    """Return the node of the model that corresponds to a node of onnxruntime's graph, or None.
 
-    It names nodes that it fuses or lays out otherwise after one of them, such as `conv1_nchwc` or
-    `fused conv1`: the longest name in it that stands by itself counts. `known` has the node of each
-    name, its own or that of a value that it makes.
+    It derives the names of fused nodes and changed layouts from one node, such as `conv1_nchwc` or
+    `fused conv1`: the longest name in it that is delimited counts. `node_names` maps names of nodes
+    and of their outputs to nodes.
     """
-    if name in known:
-        return known[name]
+    if name in node_names:
+        return node_names[name]
     best = None
-    for one in known:
-        at = name.find(one) if one else -1
-        if at < 0 or (best is not None and len(one) <= len(best)):
+    for candidate in node_names:
+        at = name.find(candidate) if candidate else -1
+        if at < 0 or (best is not None and len(candidate) <= len(best)):
             continue
-        before, after = name[:at], name[at + len(one) :]
+        before, after = name[:at], name[at + len(candidate) :]
         if not (before[-1:].isalnum() or after[:1].isalnum()):
-            best = one
-    return None if best is None else known[best]
+            best = candidate
+    return None if best is None else node_names[best]
 
 
 class _Groups:
-    """Sets of nodes that have no node in common."""
+    """Disjoint sets of nodes (union-find)."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}

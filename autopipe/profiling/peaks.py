@@ -1,4 +1,4 @@
-"""What this machine reaches: products of float32 matrices, and copies of memory, by NumPy.
+"""Measure the peak rates of this machine with NumPy: float32 matmul, and memory copies.
 
 It runs as the main program of a child process, which loads NumPy with as many threads as the build.
 """
@@ -18,7 +18,7 @@ _ROUNDS: Final = 5
 
 
 def measure_peaks(threads: int) -> dict[str, float]:
-    """Return `gflops` and `gbps` of so many threads. Raises StageError."""
+    """Measure `gflops` and `gbps` with so many threads. Raises StageError."""
     answer = call.run_module(__name__, {"threads": threads}, timeout=60)
     return {name: float(answer[name]) for name in ("gflops", "gbps")}
 
@@ -29,9 +29,9 @@ def _answer_request(request: call.Answer) -> call.Answer:
         os.environ[name] = str(threads)
     import numpy as np
 
-    one = np.ones((_SIDE, _SIDE), "float32")
-    out = np.empty_like(one)
-    product = _measure_min_time(lambda: np.matmul(one, one, out=out))
+    matrix = np.ones((_SIDE, _SIDE), "float32")
+    out = np.empty_like(matrix)
+    product = _measure_min_time(lambda: np.matmul(matrix, matrix, out=out))
     pairs = [(np.ones(_COPIED, "uint8"), np.empty(_COPIED, "uint8")) for _ in range(threads)]
 
     def copy() -> None:
@@ -51,9 +51,9 @@ def _measure_min_time(run: Callable[[], object]) -> float:
     run()
     times = []
     for _ in range(_ROUNDS):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         run()
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - start)
     return min(times)
 
 

@@ -13,15 +13,15 @@ from autopipe.profiling.quartile import lower_quartile
 
 
 class Peaks(Part, frozen=True):
-    """What this machine reaches with as many threads."""
+    """Peak rates of this machine with the same number of threads."""
 
     gflops: float
-    """Operations of a product of float32 matrices, in billions a second."""
+    """Rate of a float32 matmul, in GFLOPS."""
     gbps: float
     """Bytes that a copy reads and writes, in billions a second."""
 
     def compute_bound(self, call: "ProfiledCall") -> float:
-        """Return the seconds that operations or bytes of a call take here, the longer one."""
+        """Return the roofline bound of a call in seconds: the maximum of compute and memory."""
         computing = call.flops / self.gflops if self.gflops else 0.0
         moving = call.bytes / self.gbps if self.gbps else 0.0
         return max(computing, moving) / 1e9
@@ -38,7 +38,7 @@ class ProfiledCall(Part, frozen=True):
     seconds: float
     """Lower quartile of all runs."""
     bytes: int
-    """Of all tensors that it was given."""
+    """Of all its tensor arguments."""
     flops: float
     """Floating-point operations; 0 where they are not known."""
     shapes: tuple[tuple[int, ...], ...]
@@ -64,11 +64,11 @@ class ProfileRow(Part, frozen=True):
     gflops: float | None
     """Billions of operations a second; null where they are not known."""
     gbps: float | None
-    """Billions of bytes a second; null where it is given no tensors."""
+    """Billions of bytes a second; null where it has no tensor arguments."""
 
 
 class Profile(Part, frozen=True):
-    """Where the time of a build goes."""
+    """The distribution of the time of a build over its calls."""
 
     library: str
     """The library that ran: `lib.so`, or one for certain sizes."""
@@ -77,9 +77,9 @@ class Profile(Part, frozen=True):
     threads: int
     runs: int
     whole: float
-    """Seconds of a run that nothing watches, the lower quartile."""
+    """Lower quartile of the seconds of a run without instrumentation."""
     call: float
-    """The same with checks and copies of inputs and outputs, as a package is called."""
+    """The same for a call of the package, with checks and copies of inputs and outputs."""
     sum: float
     """Seconds of all rows."""
     peaks: Peaks
@@ -88,26 +88,27 @@ class Profile(Part, frozen=True):
     calls: tuple[ProfiledCall, ...]
     """One run, in order."""
     disturbed: str | None = None
-    """What took the processor meanwhile, if anything did."""
+    """Other load on the processor during the measurement, if there was any."""
 
     @property
     def difference(self) -> float:
-        """Return the share of the whole that no row explains; below 0 where rows take more."""
+        """Return the share of the run that is in no row; negative if the rows take longer."""
         return 1 - self.sum / self.whole if self.whole else 0.0
 
 
 def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: Peaks) -> Profile:
-    """Return the profile of what a child process measured."""
-    measured = [_Measured(**call) for call in answer["calls"]]
+    """Build a profile from the measurements of a child process."""
+    measured_calls = [_Measured(**call) for call in answer["calls"]]
     library = nodes.named(str(answer["library"]))
-    calls = tuple(_list_profiled_calls(measured, library, nodes))
+    calls = tuple(_list_profiled_calls(measured_calls, library, nodes))
     total = sum(call.seconds for call in calls)
-    found = disturbance(RoundConditions(**answer["conditions"]), answer["threads"])
+    disturbed_by = disturbance(RoundConditions(**answer["conditions"]), answer["threads"])
     return Profile(
         library=str(answer["library"]), shapes=answer["shapes"], threads=answer["threads"],
         runs=runs, whole=lower_quartile(answer["whole"]), call=answer["call"], sum=total,
         peaks=peaks,
-        rows=tuple(_list_rows(calls, total)), calls=calls, disturbed=found and str(found),
+        rows=tuple(_list_rows(calls, total)), calls=calls,
+        disturbed=disturbed_by and str(disturbed_by),
     )  # fmt: skip
 
 
@@ -122,11 +123,11 @@ class _Measured:
 
 
 def _list_profiled_calls(
-    measured: Sequence[_Measured], library: LibraryNodes, nodes: NodeMap
+    measured_calls: Sequence[_Measured], library: LibraryNodes, nodes: NodeMap
 ) -> Iterator[ProfiledCall]:
     work = {one.kernel: one.flops for one in library.work}
-    sites = match_sites([call.symbol for call in measured], library)
-    for call, site in zip(measured, sites, strict=True):
+    sites = match_sites([call.symbol for call in measured_calls], library)
+    for call, site in zip(measured_calls, sites, strict=True):
         yield ProfiledCall(
             symbol=call.symbol, kernel=call.kernel, start=call.start, seconds=call.seconds,
             bytes=call.bytes, flops=work.get(call.symbol, 0.0),
@@ -137,32 +138,34 @@ def _list_profiled_calls(
 
 def name_nodes(nodes: NodeMap, site: KernelCall) -> tuple[str, ...]:
     """Return the names of the nodes that a kernel call computes."""
-    known = nodes.nodes
-    return tuple(known[at].name if at < len(known) else f"node {at}" for at in site.nodes)
+    model_nodes = nodes.nodes
+    return tuple(
+        model_nodes[at].name if at < len(model_nodes) else f"node {at}" for at in site.nodes
+    )
 
 
 def match_sites(symbols: Sequence[str], library: LibraryNodes) -> list[KernelCall]:
-    """Return for each call of a run, by its symbol, which one of the graph it is.
+    """Map each call of a run to a call site of the graph, by symbol and order.
 
-    Where a kernel is called as often as the graph calls it, their order tells. In loops and
-    branches it is called more or less often: then it names the nodes of all its calls.
+    If a kernel is called as often as the graph has call sites, they correspond in order. In loops
+    and branches the numbers differ: then a call has the nodes of all call sites of its kernel.
     """
-    listed: dict[str, list[KernelCall]] = defaultdict(list)
+    kernel_sites: dict[str, list[KernelCall]] = defaultdict(list)
     for function in library.functions:
         for site in function.calls:
-            listed[site.kernel].append(site)
+            kernel_sites[site.kernel].append(site)
     counts = Counter(symbols)
     single = len(library.functions) == 1
     places: Counter[str] = Counter()
-    found = []
+    matched_sites = []
     for symbol in symbols:
-        sites = listed.get(symbol, [])
+        sites = kernel_sites.get(symbol, [])
         if single and counts[symbol] == len(sites):
-            found.append(sites[places[symbol]])
+            matched_sites.append(sites[places[symbol]])
         else:
-            found.append(_merge_kernel_calls(symbol, sites))
+            matched_sites.append(_merge_kernel_calls(symbol, sites))
         places[symbol] += 1
-    return found
+    return matched_sites
 
 
 def _merge_kernel_calls(symbol: str, sites: Sequence[KernelCall]) -> KernelCall:
@@ -172,15 +175,15 @@ def _merge_kernel_calls(symbol: str, sites: Sequence[KernelCall]) -> KernelCall:
 
 
 def _list_rows(calls: Sequence[ProfiledCall], total: float) -> Iterator[ProfileRow]:
-    grouped: dict[object, list[ProfiledCall]] = {}
+    groups: dict[object, list[ProfiledCall]] = {}
     for call in calls:
-        grouped.setdefault((call.symbol, call.nodes, call.added), []).append(call)
-    for group in grouped.values():
+        groups.setdefault((call.symbol, call.nodes, call.added), []).append(call)
+    for group in groups.values():
         first, seconds = group[0], sum(call.seconds for call in group)
-        flops, moved = sum(call.flops for call in group), sum(call.bytes for call in group)
+        flops, byte_count = sum(call.flops for call in group), sum(call.bytes for call in group)
         yield ProfileRow(
             symbol=first.symbol, kernel=first.kernel, nodes=first.nodes, added=first.added,
             calls=len(group), seconds=seconds, share=seconds / total if total else 0.0,
             gflops=flops / seconds / 1e9 if flops and seconds else None,
-            gbps=moved / seconds / 1e9 if moved and seconds else None,
+            gbps=byte_count / seconds / 1e9 if byte_count and seconds else None,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""onnxruntime's own profile of a model by node, made in a child process and read as data."""
+"""Profile a model by node with onnxruntime's profiler, in a child process."""
 
 import os
 import tempfile
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 _LARGEST: Final = 256 << 20
-"""Bytes of a profile that is read."""
+"""Maximum size of a profile in bytes."""
 _SUFFIX: Final = "_kernel_time"
-"""What onnxruntime adds to the name of a node whose kernel it timed."""
+"""Suffix of onnxruntime for the kernel time of a node."""
 _WARM: Final = 3
 
 
 def profile_reference(
     model: Path, shapes: Mapping[str, Sequence[int]], threads: int, runs: int
 ) -> dict[str, float]:
-    """Return the seconds of each node of onnxruntime's graph in a run, by its name, and `""`: all.
+    """Measure the seconds of each node of onnxruntime's graph in a run, by name; `""` is the run.
 
     Inputs are zeros of these shapes. Raises StageError.
     """
@@ -39,11 +39,11 @@ def profile_reference(
             str(name): float(value) for name, value in call.run_module(__name__, request).items()
         }
     except StageError as error:
-        raise StageError(f"onnxruntime can not profile {model.name}: {error}") from None
+        raise StageError(f"onnxruntime cannot profile {model.name}: {error}") from None
 
 
 def compute_node_times(events: Sequence[object], runs: int) -> dict[str, float]:
-    """Return the seconds of each node in a run, of the events in a profile of so many runs."""
+    """Compute the seconds of each node in a run from the events of a profile of so many runs."""
     times: dict[str, list[float]] = defaultdict(list)
     for event in events:
         if not isinstance(event, dict) or event.get("cat") != "Node":
@@ -55,11 +55,11 @@ def compute_node_times(events: Sequence[object], runs: int) -> dict[str, float]:
 
 
 def _estimate_run_time(times: Sequence[float], runs: int) -> float:
-    """Return seconds a run: the mean of the faster half, as times are whole microseconds."""
+    """Return the mean of the faster half of runs, because times are rounded to microseconds."""
     calls = max(1, len(times) // runs)
     by_run = sorted(sum(times[at : at + calls]) for at in range(0, len(times), calls))
-    kept = by_run[: max(1, (len(by_run) + 1) // 2)]
-    return sum(kept) / len(kept)
+    faster_half = by_run[: max(1, (len(by_run) + 1) // 2)]
+    return sum(faster_half) / len(faster_half)
 
 
 def _answer_request(request: call.Answer) -> call.Answer:
@@ -91,16 +91,16 @@ def _answer_request(request: call.Answer) -> call.Answer:
         )
         for port in plain.get_inputs()
     }
-    whole = _time_session(plain, feeds, runs)
+    run_seconds = _time_session(plain, feeds, runs)
     del plain
     with tempfile.TemporaryDirectory(prefix="autopipe-") as folder:
-        watched = session(str(Path(folder, "profile")))
+        profiling_session = session(str(Path(folder, "profile")))
         for _ in range(_WARM + runs):
-            watched.run(None, feeds)
-        path = Path(watched.end_profiling())
+            profiling_session.run(None, feeds)
+        path = Path(profiling_session.end_profiling())
         events = foreign.parse(foreign.read(path, _LARGEST))
-    listed = events if isinstance(events, list) else []
-    return {**compute_node_times(listed, _WARM + runs), "": whole}
+    event_list = events if isinstance(events, list) else []
+    return {**compute_node_times(event_list, _WARM + runs), "": run_seconds}
 
 
 def _time_session(
@@ -110,9 +110,9 @@ def _time_session(
 
     times = []
     for _ in range(_WARM + runs):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         session.run(None, feeds)
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - start)
     return lower_quartile(times[_WARM:])
 
 

@@ -1,4 +1,4 @@
-"""Inputs that a profile makes up: zeros, at the largest sizes or at those that are asked for."""
+"""Inputs of a profile: zeros, at the largest or at the requested sizes."""
 
 from collections.abc import Sequence
 
@@ -14,17 +14,17 @@ def make_zero_inputs(signature: Signature, sizes: Sequence[str]) -> dict[str, np
 
     Raises ConfigError for a size that the model does not take.
     """
-    given = {name: one.last for name, one in signature.dimensions.items()}
+    chosen_sizes = {name: one.last for name, one in signature.dimensions.items()}
     for text in sizes:
         name, value = _read_size(signature.inputs, text)
         if reason := signature.dimensions[name].refusal(value):
             raise ConfigError(f"--size {format_value(text)}: {name} {reason}")
-        given[name] = value
-    return {port.name: np.zeros(port.shape, port.dtype) for port in signature.at(given)}
+        chosen_sizes[name] = value
+    return {port.name: np.zeros(port.shape, port.dtype) for port in signature.at(chosen_sizes)}
 
 
 def _read_size(ports: Sequence[Port], text: str) -> tuple[str, int]:
-    """Return the dimension that a text names, and its size."""
+    """Parse `INPUT[:AXIS]=N` to the name of a dynamic dimension and its size."""
     place, _, number = text.rpartition("=")
     name, colon, axis = place.rpartition(":")
     port = next((one for one in ports if one.name == (name if colon else place)), None)

@@ -1,4 +1,4 @@
-"""One run of a profile as Chrome trace events, which Perfetto and speedscope open."""
+"""One run of a profile as Chrome trace events, for Perfetto and speedscope."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +17,10 @@ def list_trace_events(profile: Profile) -> dict[str, Any]:
 def _list_events(profile: Profile) -> Iterator[dict[str, Any]]:
     for name, text in (("process_name", "autopipe"), ("thread_name", profile.library)):
         yield {"name": name, "ph": "M", "pid": 1, "tid": 1, "args": {"name": text}}
-    ended = 0.0
+    end = 0.0
     for call in profile.calls:
-        start = max(call.start, ended)  # quartiles may be longer than this one run was
-        ended = start + call.seconds
+        start = max(call.start, end)  # a quartile may be longer than in this run
+        end = start + call.seconds
         yield {
             "name": name_kernel(call.symbol), "ph": "X",
             "cat": "kernel" if call.kernel else "builtin",

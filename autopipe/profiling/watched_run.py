@@ -1,7 +1,7 @@
-"""Runs a build and times each call of its virtual machine, as the main program of a child process.
+"""Runs a build and times each call of its virtual machine: the main program of a child process.
 
-Kernels are called by the watch itself, so that the time of one is that of its call alone; what such
-a call costs without a kernel is measured and taken off. The whole is timed with no watch set.
+Kernels are called by the watch itself, so that only the call is timed; the overhead of such a call
+is measured and subtracted. The whole run is timed without a watch.
 """
 
 import os
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tvm.runtime import Tensor
 
 _BUILTIN: Final = "vm."
-"""Names of builtins of the virtual machine begin with it."""
+"""Prefix of the names of builtins of the virtual machine."""
 _REPEATABLE: Final = frozenset(
     f"vm.builtin.{name}"
     for name in (
@@ -38,10 +38,10 @@ _REPEATABLE: Final = frozenset(
         "check_tuple_info", "make_shape", "match_shape", "null_value", "reshape", "shape_of",
     )
 )  # fmt: skip
-"""Builtins that may be called twice. The machine's own call of one cannot be timed as closely: what
-the watch is given has to be made first."""
+"""Builtins that may be called twice. The virtual machine's own call cannot be timed as precisely,
+because its arguments have to be converted for the watch first."""
 _WARM: Final = 0.3
-"""Seconds of runs that do not count."""
+"""Seconds of warmup."""
 _PROBES: Final = 300
 
 
@@ -54,17 +54,17 @@ class WatchedCall:
     start: float
     """Seconds since the run began."""
     seconds: float | None = None
-    """None where this run does not time it."""
+    """None if this run does not time it."""
     bytes: int = 0
-    """Of all tensors that it was given."""
+    """Of all its tensor arguments."""
     shapes: list[list[int]] = field(default_factory=list)
 
 
 class _RunWatch:
-    """Lists the calls of a run, and times its kernels or its builtins.
+    """Records the calls of a run, and times its kernels or its builtins.
 
-    To look at one disturbs the other, so that each has runs of its own. Functions of the graph are
-    entered and not timed.
+    Timing one disturbs the other, so they are timed in separate runs. Functions of the graph are
+    entered but not timed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class _RunWatch:
         self._origin = _read_clock()
         self.calls: list[WatchedCall] = []
 
-    def begin(self, function: Callable[..., object], symbol: str, given: Sequence[Any]) -> bool:
+    def begin(self, function: Callable[..., object], symbol: str, arguments: Sequence[Any]) -> bool:
         if symbol in self._bodies:
             self._open.append(None)
             return False
@@ -87,7 +87,7 @@ class _RunWatch:
         call = WatchedCall(symbol, kernel, _read_clock() - self._origin)
         self.calls.append(call)
         if self._described and kernel:
-            _record_tensors(call, given)
+            _record_tensors(call, arguments)
         if kernel != self._kernels:
             self._open.append(None)
             return False
@@ -95,24 +95,24 @@ class _RunWatch:
             self._open.append(call)
             call.start = _read_clock() - self._origin
             return False
-        begun = _read_clock()
-        made = function(*given)
-        seconds = _read_clock() - begun
-        del made
-        call.seconds = max(0.0, seconds - self._overhead(len(given)))
-        if not kernel:  # whose result the machine needs, so that it makes the call as well
+        start = _read_clock()
+        result = function(*arguments)
+        seconds = _read_clock() - start
+        del result
+        call.seconds = max(0.0, seconds - self._overhead(len(arguments)))
+        if not kernel:  # the virtual machine needs its result, and calls it, too
             self._open.append(None)
         return kernel
 
     def end(self, symbol: str) -> None:  # noqa: ARG002 - calls are nested
-        ended = _read_clock() - self._origin
+        end = _read_clock() - self._origin
         call = self._open.pop() if self._open else None
         if call is not None:
-            call.seconds = max(0.0, ended - call.start - self._overhead(0))
+            call.seconds = max(0.0, end - call.start - self._overhead(0))
 
 
-def _record_tensors(call: WatchedCall, given: Sequence[Any]) -> None:
-    tensors = [one for one in given if hasattr(one, "shape") and hasattr(one, "dtype")]
+def _record_tensors(call: WatchedCall, arguments: Sequence[Any]) -> None:
+    tensors = [one for one in arguments if hasattr(one, "shape") and hasattr(one, "dtype")]
     call.shapes = [[int(size) for size in one.shape] for one in tensors]
     call.bytes = sum(
         _count_bytes(shape, one) for shape, one in zip(call.shapes, tensors, strict=True)
@@ -129,34 +129,34 @@ def _count_bytes(shape: Sequence[int], tensor: "Tensor") -> int:
 
 
 def _make_overhead_estimate() -> Callable[[int], float]:
-    """Return what a call costs that does nothing, by how many tensors it is given."""
+    """Return a function that measures the overhead of an empty call, by its number of tensors."""
     from tvm_ffi import from_dlpack, get_global_func
 
     nothing = get_global_func("ffi.Array")  # which takes any number, and next to no time
     tensor = from_dlpack(np.zeros(16, "float32"))
-    known: dict[int, float] = {}
+    costs: dict[int, float] = {}
 
     def cost(count: int) -> float:
-        if count not in known:
-            given = [tensor] * count
-            known[count] = min(_time_run(lambda: nothing(*given)) for _ in range(_PROBES))
-        return known[count]
+        if count not in costs:
+            tensors = [tensor] * count
+            costs[count] = min(_time_run(lambda: nothing(*tensors)) for _ in range(_PROBES))
+        return costs[count]
 
     return cost
 
 
 def _time_run(run: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     run()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _watch_runs(
     run: PreparedRun, bodies: frozenset[str], count: int
 ) -> tuple[list[WatchedCall], list[float]]:
-    """Return the calls of a run, each with the lower quartile of its times in `count` runs.
+    """Return the calls of a run with the lower quartiles of their times in `count` runs.
 
-    And the seconds of as many runs that nothing watches, which take turns with these.
+    Also returns the seconds of uninstrumented runs, which alternate with these.
     """
     overhead = _make_overhead_estimate()
     for tensors in range(12):
@@ -164,19 +164,19 @@ def _watch_runs(
     first = _watch_once(run, _RunWatch(bodies, overhead, kernels=True, described=True))
     symbols = [one.symbol for one in first]
     times: list[list[float]] = [[] for _ in first]
-    whole = []
+    run_times = []
     for at in range(2 * count):
         run()
-        whole.append(_time_run(run))
+        run_times.append(_time_run(run))
         calls = _watch_once(run, _RunWatch(bodies, overhead, kernels=at % 2 == 0, described=False))
         if [one.symbol for one in calls] != symbols:
             raise StageError("two runs on the same inputs make other calls")
-        for one, own in zip(calls, times, strict=True):
-            if one.seconds is not None:
-                own.append(one.seconds)
-    for one, own in zip(first, times, strict=True):
-        one.seconds = lower_quartile(own) if own else 0.0
-    return first, whole
+        for watched, call_times in zip(calls, times, strict=True):
+            if watched.seconds is not None:
+                call_times.append(watched.seconds)
+    for watched, call_times in zip(first, times, strict=True):
+        watched.seconds = lower_quartile(call_times) if call_times else 0.0
+    return first, run_times
 
 
 def _watch_once(run: PreparedRun, watch: _RunWatch) -> list[WatchedCall]:
@@ -191,12 +191,12 @@ def _watch_once(run: PreparedRun, watch: _RunWatch) -> list[WatchedCall]:
 def _answer_request(request: call.Answer) -> call.Answer:
     cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
     path, threads = Path(request["path"]), request["threads"]
-    opened = open_package(path, threads=threads) if path.is_file() else load_artifact(path, threads)
-    model = cast("Instance", opened)  # one of several has no part in this
-    given = request["inputs"]
+    loaded = open_package(path, threads=threads) if path.is_file() else load_artifact(path, threads)
+    model = cast("Instance", loaded)  # never a model of several instances
+    input_files = request["inputs"]
     arrays = (
-        read_inputs(model.signature, given)
-        if given
+        read_inputs(model.signature, input_files)
+        if input_files
         else make_zero_inputs(model.signature, request["sizes"])
     )
     model(arrays)
@@ -205,11 +205,12 @@ def _answer_request(request: call.Answer) -> call.Answer:
         model(arrays)
     run, count = PreparedRun(model), int(request["runs"])
     before = read_counters(cpus)
-    calls, whole = _watch_runs(run, frozenset(request["bodies"]), count)
-    called = lower_quartile([_time_run(lambda: model(arrays)) for _ in range(count)])
+    calls, run_times = _watch_runs(run, frozenset(request["bodies"]), count)
+    call_seconds = lower_quartile([_time_run(lambda: model(arrays)) for _ in range(count)])
     conditions = before.until(read_counters(cpus), len(cpus), read_cpu_quota())
     return {
-        "calls": list(map(asdict, calls)), "whole": whole, "call": called, "library": run.library,
+        "calls": list(map(asdict, calls)), "whole": run_times, "call": call_seconds,
+        "library": run.library,
         "conditions": conditions.model_dump(),
         "threads": threads or model.signature.threads, "shapes": _list_shapes(arrays),
     }  # fmt: skip

@@ -34,7 +34,7 @@ _LONGEST: Final = 2**24
 
 
 class RemoteError(StoreError):
-    """The remote can not be used: it is down, slow, full, or not what it should be."""
+    """The remote cannot be used: it is down, slow, full, or not what it should be."""
 
 
 class AbsentError(RemoteError):
@@ -78,7 +78,7 @@ class Courier:
         self._ask("put", file.stat().st_size, name=name, file=os.fspath(file))
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None if the remote can not say."""
+        """Return how many bytes a file has; None if the remote cannot say."""
         found = self._ask("size", name=name)
         return found if type(found) is int and found >= 0 else None
 
@@ -127,7 +127,7 @@ class Courier:
                 SERVER, subprocess.DEVNULL, more={"TMPDIR": os.fspath(self._tmp)}, credentials=True
             )
         except OSError as error:
-            raise RemoteError(f"can not start a process: {error.strerror}") from error
+            raise RemoteError(f"cannot start a process: {error.strerror}") from error
         try:
             self._told({"url": self.url}, _START)
         except RemoteError:

@@ -46,7 +46,7 @@ def parse_entry(key: str, data: bytes) -> Entry:
     if digest_json(stated.action) != key or not isinstance(stated.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")
     if digest_tree(manifest) != stated.digest or not bundle.is_valid_manifest(manifest):
-        raise DamagedError(f"action {key[:16]} names files that can not be")
+        raise DamagedError(f"action {key[:16]} names files that cannot be")
     if sum(file.size for file in manifest) > _LARGEST:
         raise DamagedError(f"action {key[:16]} names more bytes than there can be")
     return Entry(stated.action, stated.kind, stated.digest, manifest, 0)

@@ -90,7 +90,7 @@ class Shared:
             self._warn_once(f"{error}; not sent")
         except DeniedError as error:
             self._write = False
-            self._warn_once(f"can not be written: {error}; this run only reads it")
+            self._warn_once(f"cannot be written: {error}; this run only reads it")
         except StoreError as error:
             self._stop_using_remote(error)
 

@@ -80,5 +80,5 @@ def _delete_entry(depot: Depot, key: str) -> str:
         for digest in digests:
             depot.drop_object(digest)
     except RemoteError as error:
-        return f"can not be deleted: {error}"
+        return f"cannot be deleted: {error}"
     return "deleted"

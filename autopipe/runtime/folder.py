@@ -200,7 +200,7 @@ class ExportedStream:
                 raise CallError(f"the model has no input {taken!r} with an output {made!r}")
             one, two = inputs[taken], outputs[made]
             if (one.shape, one.dtype) != (two.shape, two.dtype) or -1 in one.shape:
-                raise CallError(f"output {two} can not be input {one}")
+                raise CallError(f"output {two} cannot be input {one}")
         self._model, self._names = model, dict(states)
         self._ports = {name: inputs[name] for name in states}
         self._start: dict[str, Array] = {}
@@ -329,7 +329,7 @@ def _to_output(name: str, array: Array | None) -> _Tensor:
 
 
 def _check_buffer(name: str, array: Array, ports: Mapping[str, ExportedPort]) -> None:
-    """Raise CallError for an array that can not take the output of its name."""
+    """Raise CallError for an array that cannot take the output of its name."""
     if name not in ports:
         raise CallError(f"the model has no output {name!r}; it returns {', '.join(ports)}")
     port, what = ports[name], f"the array for output {name!r}"

@@ -1,4 +1,4 @@
-"""Makes the checks of schedules in children, which a wrong schedule may end."""
+"""Checks schedules in child processes, which a wrong schedule may crash."""
 
 import math
 from collections import deque
@@ -17,24 +17,24 @@ from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 
 _MOST_CHECKS: Final = 32
-"""Checks of one child: what each of them leaves in its memory adds up."""
+"""Maximum number of checks in one child, whose memory grows with each."""
 
 
 class Postponed(Failed):
-    """There was no time for a check, or not enough; the schedule is not to blame."""
+    """A check did not run, or did not end, for lack of time; the schedule may be right."""
 
     def __init__(self, *, begun: bool) -> None:
-        """Take whether it was begun, and took longer than it may."""
+        """Set whether the check began and exceeded its time limit."""
         super().__init__(Failure(How.HUNG, "there was no time for its check"))
         self.begun = begun
 
 
 Outcome = Checked | Failed | StoreError
-"""What a check has found, how it failed, or what a disk or a limit refused."""
+"""The result of a check, its failure, or an error of the disk or of a limit."""
 
 
 class Checker:
-    """Checks schedules for the target of some conditions, as many at a time as it has cores."""
+    """Checks schedules for the target of some conditions, in parallel on all cores."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Checker:
         patience: Callable[[], float] = lambda: math.inf,
         watch: Watch | None = None,
     ) -> None:
-        """Start nothing yet. Raises SetupError where compiler or driver of a GPU are missing.
+        """Configure the checker without starting it. Raises SetupError without GPU tools.
 
-        `patience` returns the seconds that a check which begins now may take: one that takes
-        longer is no failure but postponed. `watch` counts the checks.
+        `patience` returns the time limit in seconds of a check that begins now: one that exceeds
+        it is postponed, which is no failure. `watch` counts the checks.
         """
         device.prepare_forks(conditions.target)
         self._conditions = conditions
@@ -53,8 +53,8 @@ class Checker:
         self._watch = watch
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
-        """Return what came of the check of each piece."""
-        found: list[Outcome] = []
+        """Check each piece; return the outcomes in order."""
+        outcomes: list[Outcome] = []
         cores = self._conditions.hardware.cores
         free = deque(_CheckingChild(pieces, self._conditions) for _ in pieces[:cores])
         running: deque[_CheckingChild] = deque()
@@ -64,46 +64,46 @@ class Checker:
             for place, _ in enumerate(self._report_progress(pieces)):
                 if not free:
                     free.append(running.popleft())
-                    found.append(free[0].answer())
+                    outcomes.append(free[0].answer())
                 seconds = min(contained.SECONDS, self._patience())
                 if seconds <= 0:
                     break
                 running.append(free.popleft())
                 running[-1].begin(place, seconds)
-            found += [worker.answer() for worker in running]
-        return found + [Postponed(begun=False) for _ in pieces[len(found) :]]
+            outcomes += [worker.answer() for worker in running]
+        return outcomes + [Postponed(begun=False) for _ in pieces[len(outcomes) :]]
 
     def _report_progress(self, pieces: Sequence[Piece]) -> Iterable[Piece]:
         return pieces if self._watch is None else self._watch.each("schedules checked", pieces)
 
     def plain_runs(self, piece: Piece) -> bool:
-        """Tell whether the plain loops of a piece can be run, and agree with themselves."""
+        """Return whether the plain loops of a piece run, and agree with themselves."""
         with Child(lambda: lambda _: check_plain_loops(piece, self._conditions)) as child:
             child.tell()
-            found = _read_outcome(child)
-        return isinstance(found, Checked) and found.finding is Finding.RIGHT
+            outcome = _read_outcome(child)
+        return isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT
 
 
 class _CheckingChild:
-    """A child that checks one piece after the other, as long as nothing is wrong with them.
+    """A child process that checks pieces one after the other, until one of them fails.
 
-    To start one and to make its first machine code takes as long as a check.
+    Starting a child and compiling its first code takes as long as a check.
     """
 
     def __init__(self, pieces: Sequence[Piece], conditions: Conditions) -> None:
-        limited = all(can_bound_memory(piece, conditions) for piece in pieces)
-        self.child = Child(lambda: lambda place: do(pieces[place], conditions), bounded=limited)
+        is_bounded = all(can_bound_memory(piece, conditions) for piece in pieces)
+        self.child = Child(lambda: lambda place: do(pieces[place], conditions), bounded=is_bounded)
         self._place = 0
         self._checks = 0
-        """How many the process of the child has made."""
+        """Number of checks that the present process has made."""
 
     def begin(self, place: int, seconds: float) -> None:
-        """Have the child begin with the piece at a place."""
+        """Start the check of the piece at a position."""
         self._place, self.child.seconds = place, seconds
         self.child.tell(place)
 
     def answer(self) -> Outcome:
-        """Return what came of it. What another check may have spoiled is done again, alone."""
+        """Return the outcome. A failure after other checks is repeated in a new process."""
         outcome, is_first = _read_outcome(self.child), not self._checks
         self._checks += 1
         is_right = isinstance(outcome, Checked) and outcome.finding is Finding.RIGHT
@@ -118,7 +118,7 @@ class _CheckingChild:
 
 
 def _read_outcome(child: Child) -> Outcome:
-    """Return what a child answers; one that had less than the usual time is not to blame."""
+    """Read the outcome from a child; a timeout below the usual limit counts as postponed."""
     try:
         return Checked.of(child.answer())
     except Failed as error:
@@ -126,5 +126,5 @@ def _read_outcome(child: Child) -> Outcome:
         return Postponed(begun=True) if late else error
     except StoreError as error:
         return error
-    except (ValueError, TypeError, LookupError):  # what it checks may have it say anything
+    except (ValueError, TypeError, LookupError):  # the checked code may corrupt the answer
         return Failed(describe_garbled())

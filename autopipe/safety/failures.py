@@ -1,4 +1,4 @@
-"""What crashed, hung, took too much memory or raised something: put aside, told and listed."""
+"""Register of crashes, timeouts, memory overruns and exceptions: quarantine, warn, list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,22 +18,22 @@ from autopipe.safety.quarantine import Quarantine
 from autopipe.schedules.conditions import Conditions
 
 OnFailure = Literal["fallback", "fail"]
-"""What a failure ends in: the next in the task's chain, or the end of the run."""
+"""Effect of a failure: the next engine of the task's chain, or the end of the run."""
 
 
 class KnownFailure(Failed):
-    """Work failed in earlier runs, and was not tried."""
+    """Work that failed in earlier runs, and was not tried."""
 
     def __init__(self, former: Former) -> None:
-        """Take how it ended there."""
-        known = f"{former.how} (known from {former.runs} earlier runs)"
-        super().__init__(Failure(How.KNOWN, known))
+        """Store how it ended there."""
+        description = f"{former.how} (known from {former.runs} earlier runs)"
+        super().__init__(Failure(How.KNOWN, description))
         self.folder = former.folder
 
 
 @dataclass(slots=True)
 class Failures:
-    """The register of what failed in one run of a stage."""
+    """The register of the failures of one run of a stage."""
 
     place: Quarantine
     conditions: Conditions
@@ -43,14 +43,14 @@ class Failures:
     listed: dict[str, list[ListedFailure]] = field(default_factory=dict)
     """By the name of the task, as reports show them; folders are relative to the tuning records."""
     hopeless: Hopeless | None = None
-    """What failed in earlier runs; null where that is not kept."""
+    """The failures of earlier runs; None without such a register."""
     again: bool = False
-    """Whether to try all that is hopeless as if it were new."""
+    """Whether to retry work that failed in earlier runs."""
     stage: str = ""
 
     @classmethod
     def of(cls, ctx: Context, conditions: Conditions, stage: str, mode: OnFailure) -> Self:
-        """Return the failures of a stage, none so far."""
+        """Return an empty register for a stage."""
         folder = ctx.records.parent
         folder.mkdir(parents=True, exist_ok=True)
         return cls(
@@ -61,57 +61,59 @@ class Failures:
         )  # fmt: skip
 
     def add(self, piece: Piece, error: Failed, *, remembered: bool = True) -> str:
-        """Put aside what failed twice, or in another run, and return its folder.
+        """Quarantine a piece that failed twice, or in another run; return its folder.
 
-        Later runs know of it if it is to be `remembered`. Raises StageError if it ends the run.
+        With `remembered`, it is recorded for later runs. Raises StageError if it ends the run.
         """
-        kept = str(self.place.failed(piece, error, self.conditions))
+        folder = str(self.place.failed(piece, error, self.conditions))
         runs = 1
         if self.hopeless is not None and remembered:
-            runs = self.hopeless.add(piece, str(error), kept)
+            runs = self.hopeless.add(piece, str(error), folder)
         often = "twice" if runs == 1 else f"in {runs} runs"
         self._report_failure(
-            piece, str(error), kept, f"failed {often}: {error}",
-            f"it was put aside, python {kept}/reproduce.py shows it",
+            piece, str(error), folder, f"failed {often}: {error}",
+            f"it was put aside, python {folder}/reproduce.py shows it",
         )  # fmt: skip
-        return kept
+        return folder
 
     def suspect(self, piece: Piece) -> bool:
         """Return whether a piece of work failed in an earlier run, so that one attempt is enough.
 
-        Raises Known where none is worth it, and StageError if that ends the run.
+        Raises KnownFailure if it failed in enough runs, and StageError if that ends the run.
         """
         former = None if self.again or self.hopeless is None else self.hopeless.recall(piece)
         if former is None or not former.final:
             return former is not None
-        known = KnownFailure(former)
+        failure = KnownFailure(former)
         self._report_failure(
-            piece, str(known), former.folder,
+            piece, str(failure), former.folder,
             f"failed in {former.runs} earlier runs: {former.how}",
             f"it was not tried, --force {self.stage} does",
         )  # fmt: skip
-        raise known
+        raise failure
 
     def passed(self, piece: Piece) -> None:
-        """Take note of work that went well."""
+        """Record that a piece of work succeeded."""
         if self.hopeless is not None:
             self.hopeless.forget(piece)
 
     def told(self) -> str:
-        """Return what a summary says of them."""
+        """Format the number of failures for a summary."""
         count = sum(map(len, self.listed.values()))
         return f"; {count} failures put aside" if count else ""
 
-    def _report_failure(self, piece: Piece, how: str, folder: str, what: str, then: str) -> None:
+    def _report_failure(
+        self, piece: Piece, how: str, folder: str, event: str, consequence: str
+    ) -> None:
         failure = ListedFailure(
             engine=piece.engine, implementation=piece.implementation, doing=piece.doing, how=how,
             retried=True, folder=f"failed/{Path(folder).name}",
         )  # fmt: skip
         self.listed.setdefault(piece.task, []).append(failure)
-        text = f"task {piece.task}: {piece.doing} {piece.who} {what}"
+        text = f"task {piece.task}: {piece.doing} {piece.who} {event}"
         if self.fatal:
             raise StageError(
                 f"{text}; python {folder}/reproduce.py shows it; tasks.on_task_failure: fallback"
                 " goes on without it"
             )
-        self.warn(f"{text}; {then}")
+        self.warn(f"{text}; {consequence}")

@@ -1,4 +1,4 @@
-"""Checks schedules before they may win, in children, and remembers what was found."""
+"""Checks schedules in child processes before they are selected, and stores the verdicts."""
 
 import hashlib
 import json
@@ -30,21 +30,21 @@ _LARGEST: Final = 1 << 20
 
 
 NO_TIME: Final = Verdict(Finding.UNCHECKED, "there was no time for its check")
-"""What is said of a schedule that may be checked later."""
+"""The verdict on a schedule whose check is postponed."""
 
 
 class PieceChecker(Protocol):
-    """Makes the checks of schedules somewhere."""
+    """Runs the checks of schedules."""
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
-        """Return what came of the check of each piece."""
+        """Check each piece; return the outcomes in order."""
 
     def plain_runs(self, piece: Piece) -> bool:
-        """Tell whether the plain loops of a piece can be run, and agree with themselves."""
+        """Return whether the plain loops of a piece run, and agree with themselves."""
 
 
 class ScheduleChecker(Protocol):
-    """Tells right schedules from wrong ones."""
+    """Judges whether schedules are right."""
 
     def needs_check(self, suspect: Suspect) -> bool:
         """Tell whether a schedule would be run to judge it."""
@@ -55,23 +55,23 @@ class ScheduleChecker(Protocol):
 
 @dataclass(slots=True)
 class Inspector:
-    """Judges schedules, and keeps what failed in this run.
+    """Judges schedules, and records the failures of this run.
 
     A verdict holds for the same loops, target and compiler.
     """
 
     folder: Path
-    """Where verdicts and wrong schedules are kept."""
+    """Folder of verdicts and wrong schedules."""
     facts: Mapping[Facet, Mapping[str, object]]
     checker: PieceChecker | TargetError
-    """Who runs things, or why nobody can."""
+    """The checker, or why there is none for this target."""
     failures: Failures
     failed: dict[str, Verdict] = field(default_factory=dict)
     """Verdicts of failures, which hold for this run: another may have more time or memory."""
     suspected: set[str] = field(default_factory=set)
-    """What failed in an earlier run, so that it is tried only once."""
+    """Schedules that failed in an earlier run, which are tried only once."""
     given_up: set[str] = field(default_factory=set)
-    """Tasks whose plain loops take too long for the time there is."""
+    """Tasks whose plain loops exceed the available time."""
 
     @classmethod
     def of(
@@ -82,10 +82,10 @@ class Inspector:
         patience: Callable[[], float] = lambda: math.inf,
         watch: Watch | None = None,
     ) -> Self:
-        """Return the inspector of a stage, which checks what this machine can run.
+        """Return the inspector of a stage, which checks schedules on this machine if it can.
 
-        What it can not run is checked `elsewhere`, if there is such a place. `patience` returns the
-        seconds that a check here may take, and `watch` counts those.
+        For other targets it uses the checker `elsewhere`, if given. `patience` returns the time
+        limit of a check on this machine in seconds, and `watch` counts these.
         """
         from autopipe.compiler.target import machine
 
@@ -100,17 +100,18 @@ class Inspector:
         return cls(folder, ctx.facts, checker, failures)
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
-        """Return a verdict for each; what is wrong is put aside.
+        """Return a verdict for each suspect; wrong schedules are quarantined.
 
-        Raises StageError for a workload that no schedule can be right for.
+        Raises StageError for a workload that itself is invalid.
         """
         if isinstance(self.checker, TargetError):
-            unchecked = Verdict(Finding.UNCHECKED, str(self.checker))
+            default_verdict = Verdict(Finding.UNCHECKED, str(self.checker))
             return [
-                self._recall(self._digest_suspect(suspect)) or unchecked for suspect in suspects
+                self._recall(self._digest_suspect(suspect)) or default_verdict
+                for suspect in suspects
             ]
         names = [self._digest_suspect(suspect) for suspect in suspects]
-        known = {
+        verdicts = {
             name: self.failed.get(name)
             or self._recall(name)
             or self._find_known_failure(name, suspect)
@@ -118,12 +119,14 @@ class Inspector:
             for name, suspect in zip(names, suspects, strict=True)
         }
         new = {
-            name: suspect for name, suspect in zip(names, suspects, strict=True) if not known[name]
+            name: suspect
+            for name, suspect in zip(names, suspects, strict=True)
+            if not verdicts[name]
         }
         outcomes = self.checker.check([suspect.piece for suspect in new.values()])
         for (name, suspect), outcome in zip(new.items(), outcomes, strict=True):
-            known[name] = self._judge_outcome(name, suspect, outcome, self.checker)
-        return [known[name] or Verdict(Finding.UNCHECKED) for name in names]
+            verdicts[name] = self._judge_outcome(name, suspect, outcome, self.checker)
+        return [verdicts[name] or Verdict(Finding.UNCHECKED) for name in names]
 
     def needs_check(self, suspect: Suspect) -> bool:
         """Tell whether a schedule would be run to judge it."""
@@ -132,9 +135,9 @@ class Inspector:
     def _judge_outcome(
         self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker
     ) -> Verdict:
-        """Return the verdict on what was checked once, and is once more if that failed."""
-        failed = not isinstance(outcome, Checked | Postponed)
-        if failed and name not in self.suspected:
+        """Turn the outcome of a check into a verdict; a failed check is repeated once."""
+        is_failure = not isinstance(outcome, Checked | Postponed)
+        if is_failure and name not in self.suspected:
             (outcome,) = checker.check([suspect.piece])
         if isinstance(outcome, Postponed):
             self.given_up.update([suspect.task] if outcome.begun else [])
@@ -156,7 +159,7 @@ class Inspector:
         return verdict
 
     def _find_known_failure(self, name: str, suspect: Suspect) -> Verdict | None:
-        """Return a verdict on what failed in earlier runs, if nobody is to try it again."""
+        """Return the verdict on a schedule that failed in enough earlier runs, else None."""
         try:
             if self.failures.suspect(suspect.piece):
                 self.suspected.add(name)
@@ -168,7 +171,7 @@ class Inspector:
     def _judge_failure(
         self, name: str, suspect: Suspect, error: Failed, checker: PieceChecker
     ) -> Verdict:
-        """Put a failure aside, unless the plain loops fail too: it is not the schedule's then."""
+        """Quarantine a failed schedule, unless the plain loops of its workload fail, too."""
         if not checker.plain_runs(suspect.piece):
             return Verdict(Finding.UNCHECKED, f"it failed, as the plain loops do: {error}")
         folder = self.failures.add(suspect.piece, error)
@@ -177,16 +180,16 @@ class Inspector:
 
     def _quarantine_wrong(self, name: str, suspect: Suspect, checked: Checked) -> Verdict:
         place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
-        kept = place.keep(name[:16], suspect, checked)
-        who = f"{suspect.engine} on {suspect.implementation}"
+        folder = place.keep(name[:16], suspect, checked)
+        origin = f"{suspect.engine} on {suspect.implementation}"
         self.failures.warn(
-            f"task {suspect.task}: the schedule of {who} is wrong and was put aside:"
-            f" {checked.reason}; python {kept / 'reproduce.py'} shows it"
+            f"task {suspect.task}: the schedule of {origin} is wrong and was put aside:"
+            f" {checked.reason}; python {folder / 'reproduce.py'} shows it"
         )
-        return Verdict(Finding.WRONG, checked.reason, str(kept))
+        return Verdict(Finding.WRONG, checked.reason, str(folder))
 
     def _digest_suspect(self, suspect: Suspect) -> str:
-        """Digest all that a verdict depends on: sha256, 64 hex digits."""
+        """Digest everything that a verdict depends on: sha256, 64 hex digits."""
         modules = (suspect.workload, suspect.scheduled)
         bare = [module["main"].without_attr(ATTRIBUTE) for module in modules]
         loops = [tvm_ffi.structural_hash(function, map_free_vars=True) for function in bare]
@@ -195,7 +198,7 @@ class Inspector:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def recall(self, suspect: Suspect) -> Verdict | None:
-        """Return what an earlier check has found, if there was one."""
+        """Return the verdict of an earlier check; None if there was none."""
         return self._recall(self._digest_suspect(suspect))
 
     def _recall(self, name: str) -> Verdict | None:

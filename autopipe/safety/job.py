@@ -1,6 +1,6 @@
-"""The pieces of work on one task that may crash, hang or take all memory, and how each is done.
+"""Pieces of work on one task that may crash, hang or exhaust memory, and their execution.
 
-Each is done in a child process, and can be done again from what is written down of it.
+Each runs in a child process, and can be repeated from its record.
 """
 
 import traceback
@@ -42,23 +42,23 @@ class Piece:
     """A piece of work."""
 
     doing: str
-    """What is done, a key of `_WAYS`."""
+    """The kind of work, a key of `_WAYS`."""
     task: str
-    """Name of the task; for people."""
+    """Name of the task, for messages."""
     workload: tvm.IRModule
     engine: str = ""
-    """Who does it; nobody rewrites a workload but the implementation."""
+    """The engine that does it; empty for rewriting, which only the implementation does."""
     implementation: str = DIRECT
     schedule: str = ""
-    """As `replay_schedule` reads it, where there is one already."""
+    """The schedule in the format of `replay_schedule`, if there is one."""
     scheduled: tvm.IRModule | None = None
-    """What is checked or compiled."""
+    """The scheduled module that is checked or compiled."""
     problem: Mapping[str, Any] | None = None
-    """What was asked of a search: its task, batch, seed and tuner, and what was known."""
+    """The request to a search: task, batch, seed, tuner, and measured schedules."""
     kernel: LibraryKernel | None = None
-    """The kernel of it in a library, where it is checked as that has it."""
+    """Its kernel in a library, if that is checked."""
     plain: PlainKernel | None = None
-    """The plain loops of the workload in a library, where they are compiled already."""
+    """The plain loops of the workload in a library, if they are compiled."""
 
     @property
     def candidate(self) -> tvm.IRModule:
@@ -68,7 +68,7 @@ class Piece:
 
     @property
     def who(self) -> str:
-        """Name the engine and the implementation, and the package of each that is not ours."""
+        """Name the engine and the implementation, with the package of extensions."""
         implementation = extensions.format_with_owner(
             extensions.IMPLEMENTATIONS, self.implementation
         )
@@ -80,17 +80,17 @@ class Piece:
 
 
 def do(piece: Piece, conditions: Conditions) -> Any:  # noqa: ANN401 - JSON
-    """Do it here and return the result, which each way describes, as JSON."""
+    """Execute a piece in this process; return its result as JSON."""
     return _WAYS[piece.doing](piece, conditions)
 
 
 def can_bound_memory(piece: Piece, conditions: Conditions) -> bool:
-    """Tell whether the memory it takes can be bounded: not where it runs on a device."""
+    """Return whether the memory of a piece can be limited: not if it runs on a device."""
     return piece.doing != "checking" or conditions.hardware.backend.runs_on_host
 
 
 def _rewrite_workload(piece: Piece, conditions: Conditions) -> dict[str, Any] | None:
-    """Return the module of the implementation and how much it promises, if it serves the task."""
+    """Return module and estimated gain of the implementation; None if it does not apply."""
     module = build_implementation(piece.workload, piece.implementation, conditions)
     if module is None:
         return None
@@ -104,49 +104,52 @@ def _rewrite_workload(piece: Piece, conditions: Conditions) -> dict[str, Any] | 
 
 
 def _plan_fallback(piece: Piece, conditions: Conditions) -> dict[str, Any]:
-    """Return the schedule of a fallback, if it has one, and which templates raised something."""
+    """Return the schedule of a fallback, if it has one, and the templates that raised errors."""
     complaints: list[str] = []
 
     def complain(template: AnyTemplate, error: Exception) -> None:
         traceback.print_exception(error)
-        named = extensions.format_with_owner(extensions.TEMPLATES, template.name)
+        template_name = extensions.format_with_owner(extensions.TEMPLATES, template.name)
         reason = " ".join(str(error).split())
-        complaints.append(f"template {named}: {type(error).__name__}: {reason}")
+        complaints.append(f"template {template_name}: {type(error).__name__}: {reason}")
 
-    planned: Planned | None
+    plan: Planned | None
     if piece.engine == "static":
         body = build_implementation(piece.workload, piece.implementation, conditions)
-        planned = None
+        plan = None
         if body is not None:
-            planned = static.plan_implementation(piece.implementation, body, conditions, complain)
+            plan = static.plan_implementation(piece.implementation, body, conditions, complain)
     else:
-        planned = fallback.FALLBACKS[piece.engine](piece.workload, conditions)
-    found: dict[str, Any] = {"planned": None, "complaint": "; ".join(complaints)}
-    if planned is not None:
-        module = tvm.ir.save_json(planned.module)
-        found["planned"] = (planned.implementation, planned.schedule, module)
-    return found
+        plan = fallback.FALLBACKS[piece.engine](piece.workload, conditions)
+    answer: dict[str, Any] = {"planned": None, "complaint": "; ".join(complaints)}
+    if plan is not None:
+        module = tvm.ir.save_json(plan.module)
+        answer["planned"] = (plan.implementation, plan.schedule, module)
+    return answer
 
 
 def _replay_schedule(piece: Piece, conditions: Conditions) -> dict[str, object]:
-    """Return the module that a schedule makes, or why it does not fit."""
+    """Return the module of a replayed schedule, or why it does not apply."""
     try:
-        made = replay_schedule(piece.workload, piece.implementation, piece.schedule, conditions)
+        module = replay_schedule(piece.workload, piece.implementation, piece.schedule, conditions)
     except StageError as error:
         return {"refused": str(error), "harmful": isinstance(error, Forbidden)}
-    return {"module": tvm.ir.save_json(made)}
+    return {"module": tvm.ir.save_json(module)}
 
 
 def _propose_schedules(piece: Piece, conditions: Conditions) -> list[str] | None:
     """Return the first proposals of a search, if the engine has any."""
-    asked = piece.problem or {}
+    request = piece.problem or {}
     module = build_implementation(piece.workload, piece.implementation, conditions)
     if module is None:
         return None
-    known = [MeasuredSchedule(schedule, float(seconds)) for schedule, seconds in asked["known"]]
-    task = Task.model_validate(asked["task"])
+    measured_schedules = [
+        MeasuredSchedule(schedule, float(seconds)) for schedule, seconds in request["known"]
+    ]
+    task = Task.model_validate(request["task"])
     problem = Problem(
-        task, module, conditions, known, asked["batch"], asked["seed"], asked["tuner"]
+        task, module, conditions, measured_schedules, request["batch"], request["seed"],
+        request["tuner"],
     )  # fmt: skip
     (maker,) = load_engine_makers([piece.engine], conditions).values()
     search = maker().search(problem)
@@ -154,30 +157,30 @@ def _propose_schedules(piece: Piece, conditions: Conditions) -> list[str] | None
 
 
 def check_plain_loops(piece: Piece, conditions: Conditions) -> dict[str, Any]:
-    """Check the workload of a piece against itself, on the processor, as a check is done."""
-    workload, here = piece.workload, find_host_target(conditions.target)
-    return _find_verdict(lambda: check.checked(workload, workload, here), conditions)
+    """Check the workload of a piece against itself on the host processor."""
+    workload, host_target = piece.workload, find_host_target(conditions.target)
+    return _find_verdict(lambda: check.checked(workload, workload, host_target), conditions)
 
 
 def _check_schedule(piece: Piece, conditions: Conditions) -> dict[str, Any]:
-    """Return what is wrong with a schedule, or why that can not be said, as `Checked`."""
-    workload, scheduled, target = piece.workload, piece.candidate, conditions.target
+    """Check a schedule against its workload; return a `Checked` as JSON."""
+    workload, candidate, target = piece.workload, piece.candidate, conditions.target
 
     def check_piece() -> None:
         in_library = piece.kernel is not None and check_kernel(
-            workload, scheduled, piece.kernel, target, piece.plain
+            workload, candidate, piece.kernel, target, piece.plain
         )
         if not in_library:
-            check.checked(workload, scheduled, target, piece.plain)
+            check.checked(workload, candidate, target, piece.plain)
 
     return _find_verdict(check_piece, conditions)
 
 
 def _find_verdict(check_made: Callable[[], object], conditions: Conditions) -> dict[str, Any]:
-    """Return the verdict of a check, which runs kernels on all cores.
+    """Run a check, whose kernels use all cores, and return its verdict.
 
-    It is made in a new thread: TVM keeps a pool of workers for each thread, and the fork that this
-    process is has none of the workers that the thread had which was forked.
+    It runs in a new thread: TVM keeps a pool of workers for each thread, and this forked process
+    lacks the workers of the thread that was forked.
     """
     shorten_spin()
     thread = CallThread(lambda: use_threads(conditions.hardware.cores))
@@ -188,7 +191,7 @@ def _find_verdict(check_made: Callable[[], object], conditions: Conditions) -> d
 
 
 def compute_verdict(check_made: Callable[[], object]) -> Checked:
-    """Return what a check finds, which raises what `check.checked` does."""
+    """Convert the exceptions of `check.checked` to a verdict."""
     try:
         check_made()
     except check.WrongAnswer as error:
@@ -201,7 +204,7 @@ def compute_verdict(check_made: Callable[[], object]) -> Checked:
 
 
 def _compile_schedule(piece: Piece, conditions: Conditions) -> None:
-    """Make machine code, which is not run: it may be for another machine."""
+    """Generate machine code without running it: it may be for another machine."""
     with use_kernel_compiler(conditions.target), open_temporary_folder() as folder:
         library = build.compile_module(build.without_weights(piece.candidate), conditions.target)
         library.write_to_file(str(folder / "alone.o"), "o")

@@ -1,7 +1,7 @@
-"""Makes implementations and schedules of workloads where that can do no harm: in a child process.
+"""Builds implementations and schedules of workloads in a child process.
 
-Templates, implementations and TVM's primitives are code that may crash, hang or take all memory,
-and other packages bring some of it. What fails does so twice, and is not tried a third time.
+Templates, implementations and TVM's primitives are code that may crash, hang or exhaust memory, and
+some of it is from other packages. A failure is repeated once, and not tried a third time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,23 +28,23 @@ class Made:
 
     module: tvm.IRModule
     gain: float
-    """How many times faster than `direct` it is estimated to be."""
+    """Estimated speedup over `direct`."""
 
 
 class Refused(StageError):  # noqa: N818 - says what happened
-    """A record makes no schedule here: it is of another release, or an extension is missing."""
+    """A record cannot be replayed: it is of another release, or an extension is missing."""
 
     def __init__(self, reason: str, *, harmful: bool = False) -> None:
-        """Take why; a `harmful` one may have been made to have something else done."""
+        """Store the reason; `harmful` marks instructions that no schedule needs."""
         super().__init__(reason)
         self.harmful = harmful
 
 
 class Maker:
-    """Makes what tasks are tuned and built with; tasks go by their names."""
+    """Builds the implementations and schedules of tasks, which are identified by name."""
 
     def __init__(self, workloads: Mapping[str, tvm.IRModule], failures: Failures) -> None:
-        """Take the workload of each task, and who keeps what fails."""
+        """Set the workload of each task, and the register of failures."""
         self._workloads = workloads
         self._conditions = failures.conditions
         self._failures = failures
@@ -59,29 +59,29 @@ class Maker:
 
     def plans(self, task: str, engine: str) -> Iterator[Planned]:
         """Yield the schedules of a fallback, the most promising first."""
-        every = self._list_implementations(task) if engine == "static" else {}
-        ranked = sorted(every, key=lambda name: -every[name].gain)
-        for name in ranked or (DIRECT,):
-            found = self._make_or_none(task, "planning", Contender(engine, name))
-            if found and found["planned"]:
-                implementation, schedule, module = found["planned"]
+        implementations = self._list_implementations(task) if engine == "static" else {}
+        ranked_names = sorted(implementations, key=lambda name: -implementations[name].gain)
+        for name in ranked_names or (DIRECT,):
+            answer = self._make_or_none(task, "planning", Contender(engine, name))
+            if answer and answer["planned"]:
+                implementation, schedule, module = answer["planned"]
                 yield Planned(implementation, schedule, module_io.parse_json(module))
 
     def replay(self, task: str, by: Contender, schedule: str) -> tvm.IRModule:
-        """Return the module that a record makes.
+        """Return the module of a replayed record.
 
-        Raises Refused if it does not fit, and Failed if making it fails.
+        Raises Refused if it does not apply, and Failed if the replay fails.
         """
-        found = self._ask_child((task, "replaying", *by, schedule))
-        if "refused" in found:
-            raise Refused(found["refused"], harmful=found["harmful"])
-        return module_io.parse_json(found["module"])
+        answer = self._ask_child((task, "replaying", *by, schedule))
+        if "refused" in answer:
+            raise Refused(answer["refused"], harmful=answer["harmful"])
+        return module_io.parse_json(answer["module"])
 
     def left_out(self, task: str, by: Contender, error: StageError) -> None:
-        """Warn of a record that nobody would have written for a schedule's sake."""
+        """Warn of a record that was omitted because it has forbidden instructions."""
         if isinstance(error, Refused) and error.harmful:
-            who = f"{format_value(by.engine)} on {format_value(by.implementation)}"
-            self._failures.warn(f"task {task}: a record of {who} is left out: {error}")
+            origin = f"{format_value(by.engine)} on {format_value(by.implementation)}"
+            self._failures.warn(f"task {task}: a record of {origin} is left out: {error}")
 
     def __enter__(self) -> Self:
         return self
@@ -91,16 +91,18 @@ class Maker:
 
     def _list_implementations(self, task: str) -> dict[str, Made]:
         if task not in self._made:
-            found = {DIRECT: Made(self._workloads[task], 1.0)}
+            implementations = {DIRECT: Made(self._workloads[task], 1.0)}
             for name in list_allowed_names(self._conditions):
-                made = self._make_or_none(task, "rewriting", Contender("", name))
-                if made is not None:
-                    found[name] = Made(module_io.parse_json(made["module"]), made["gain"])
-            self._made[task] = found
+                answer = self._make_or_none(task, "rewriting", Contender("", name))
+                if answer is not None:
+                    implementations[name] = Made(
+                        module_io.parse_json(answer["module"]), answer["gain"]
+                    )
+            self._made[task] = implementations
         return self._made[task]
 
     def _make_or_none(self, task: str, doing: str, by: Contender) -> Any:  # noqa: ANN401 - JSON
-        """Return what was made, or None if there is nothing of it, or it failed."""
+        """Return the answer of the child; None if there is no result, or it failed."""
         try:
             return self._ask_child((task, doing, *by, ""))
         except Failed:
@@ -112,20 +114,20 @@ class Maker:
         piece = self._build_piece(*request)
         try:
             ask = self._child.ask if self._failures.suspect(piece) else self._child.twice
-            found = ask(request)
-            if _read_complaint(found):
-                found = self._child.twice(request)
+            answer = ask(request)
+            if _read_complaint(answer):
+                answer = self._child.twice(request)
         except Failed as error:
             self._failed[request] = error
             if not isinstance(error, KnownFailure):
                 self._failures.add(piece, error)
             raise
         self._failures.passed(piece)
-        if _read_complaint(found) and request not in self._told:
+        if _read_complaint(answer) and request not in self._told:
             self._told.add(request)
-            raised = Failed(Failure(How.RAISED, _read_complaint(found)))
-            self._failures.add(piece, raised, remembered=False)
-        return found
+            failure = Failed(Failure(How.RAISED, _read_complaint(answer)))
+            self._failures.add(piece, failure, remembered=False)
+        return answer
 
     def _answer_request(self, request: tuple[str, ...]) -> Any:  # noqa: ANN401 - JSON
         return do(self._build_piece(*request), self._conditions)
@@ -136,6 +138,6 @@ class Maker:
         return Piece(doing, task, self._workloads[task], engine, implementation, schedule)
 
 
-def _read_complaint(found: Mapping[str, Any] | None) -> str:
-    """Return what templates raised, for which another one may have made a schedule."""
-    return str((found or {}).get("complaint", ""))
+def _read_complaint(answer: Mapping[str, Any] | None) -> str:
+    """Return the errors of templates that were skipped in favour of another one."""
+    return str((answer or {}).get("complaint", ""))

@@ -1,4 +1,4 @@
-"""Checks schedules on devices: the plain loops run here, the schedule there, on the same inputs."""
+"""Checks schedules on devices against the plain loops on this host, on the same inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -31,34 +31,34 @@ _TRIES: Final = 2
 """Sessions that a schedule may end before it counts as its own failure."""
 
 _PROBE: Final = 1 << 12
-"""Numbers that a device adds one to, to show that it computes at all."""
+"""Elements of the test kernel of `probe`, which adds one to each."""
 
 
 class DeviceChecker:
     """Checks schedules for the target of some conditions on the devices of a key."""
 
     def __init__(self, conditions: Conditions, devices: Devices, linker: Linker | None) -> None:
-        """Start nothing yet."""
+        """Configure the checker without starting it."""
         self._conditions, self._devices, self._linker = conditions, devices, linker
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
-        """Return what came of the check of each piece. Raises SetupError without a device."""
+        """Check each piece; return the outcomes in order. Raises SetupError without a device."""
         return [self._check_with_retries(piece) for piece in pieces]
 
     def plain_runs(self, piece: Piece) -> bool:
-        """Tell whether the plain loops of a piece can be run here, and agree with themselves."""
+        """Return whether the plain loops of a piece run on this host, and agree with themselves."""
         cores = self._conditions.hardware.cores
-        here = Conditions(make_host_target(cores), self._conditions.hardware)
-        return Checker(here).plain_runs(piece)
+        host_conditions = Conditions(make_host_target(cores), self._conditions.hardware)
+        return Checker(host_conditions).plain_runs(piece)
 
     def probe(self) -> None:
-        """Raise SetupError unless the device adds one to each of a few numbers."""
+        """Raise SetupError unless a kernel that adds one runs right on the device."""
         a = te.placeholder((_PROBE,), name="a")
         b = te.compute((_PROBE,), lambda i: a[i] + 1, name="b")
         module = tvm.IRModule({"main": te.create_prim_func([a, b])})
-        found = self._check_with_retries(Piece("checking", "probe", module, scheduled=module))
-        if not isinstance(found, Checked) or found.finding is not Finding.RIGHT:
-            reason = found.reason if isinstance(found, Checked) else found
+        outcome = self._check_with_retries(Piece("checking", "probe", module, scheduled=module))
+        if not isinstance(outcome, Checked) or outcome.finding is not Finding.RIGHT:
+            reason = outcome.reason if isinstance(outcome, Checked) else outcome
             raise SetupError(
                 f"{self._devices.key}: it does not add one to a number: {reason}; is its TVM of "
                 "another version, or target.mcpu of another processor?"
@@ -78,11 +78,11 @@ class DeviceChecker:
         raise AssertionError
 
     def _compare_in_child(self, piece: Piece, path: Path) -> Outcome:
-        """Return what a comparison in a child has found. Raises SessionEnded, and as `held`."""
+        """Run the comparison in a child. Raises SessionEnded, and the errors of `held`."""
         beginning = _Comparison(piece, self._conditions, path, self._linker)
         with Child(lambda: beginning.answer) as child:
-            if (found := child.ask({"do": "prepare"})["ok"]) is not None:
-                return Checked.of(found)
+            if (verdict := child.ask({"do": "prepare"})["ok"]) is not None:
+                return Checked.of(verdict)
             session = self._devices.held(child, self._devices.session)
             try:
                 session.load(0)
@@ -99,7 +99,7 @@ class DeviceChecker:
 
 
 class _Comparison(Answering):
-    """A check, in its child: the device is held only while it computes."""
+    """A check in its child process: holds the device only while it computes."""
 
     def __init__(
         self, piece: Piece, conditions: Conditions, path: Path, linker: Linker | None
@@ -110,14 +110,14 @@ class _Comparison(Answering):
         self._fetched: dict[int, list[np.ndarray] | None] = {}
 
     def done(self, request: Mapping[str, Any]) -> object:
-        """Do `prepare`, `load`, `fetch` or `judge`."""
+        """Execute `prepare`, `load`, `fetch` or `judge`."""
         match request["do"]:
             case "load":
                 self._loaded = self.session.load(str(self._path))
                 return None
             case "prepare":
-                found = compute_verdict(self._prepare)
-                return None if found.finding is Finding.RIGHT else asdict(found)
+                verdict = compute_verdict(self._prepare)
+                return None if verdict.finding is Finding.RIGHT else asdict(verdict)
             case "fetch":
                 self._fetch()
                 return None
@@ -132,14 +132,14 @@ class _Comparison(Answering):
         write_library(library, self._path, self._linker)
 
     def _fetch(self) -> None:
-        """Have the device compute all cases, and leave it."""
+        """Compute all cases on the device, then release it."""
         for place, instance in enumerate(self._loops.instances):
             inputs = check.make_inputs(instance)
             self._fetched[place] = self.session.run(self._loaded, inputs, instance.counts)
         del self._loaded, self.session
 
     def _ours(self, instance: Instance, _: list[np.ndarray]) -> list[Any]:
-        found = self._fetched[self._loops.instances.index(instance)]
-        if found is None:
+        outputs = self._fetched[self._loops.instances.index(instance)]
+        if outputs is None:
             raise check.make_outside_error(instance.case)
-        return found
+        return outputs

@@ -1,4 +1,4 @@
-"""Where wrong schedules and failures are kept, with what it takes to see them."""
+"""Folders of wrong schedules and failures, with scripts that reproduce them."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.store.canonical import pretty
 
 _SCRIPT: Final = '''\
-"""Shows that a schedule computes something else than its workload: python reproduce.py.
+"""Shows that a schedule computes a wrong result: python reproduce.py.
 
-record.json says who made the schedule, how it is made again, and what was found.
+record.json holds the engine, the schedule, and the error that was found.
 """
 
 import json
@@ -53,9 +53,9 @@ print("the schedule agrees with the plain loops")
 '''
 
 _AGAIN: Final = '''\
-"""Does again, in a child process, what failed on a task: python reproduce.py.
+"""Repeats failed work on a task in a child process: python reproduce.py.
 
-record.json says who did what, how it ended, and the end of what was printed.
+record.json holds the engine, the kind of work, how it ended, and the end of its output.
 """
 
 import sys
@@ -68,24 +68,24 @@ sys.exit(reproduce_failure(Path(__file__).parent))
 
 
 class Suspect(NamedTuple):
-    """A schedule that may win a task."""
+    """A candidate schedule of a task."""
 
     task: str
-    """Name of the task; for people."""
+    """Name of the task, for messages."""
     engine: str
     implementation: str
     schedule: str
-    """As `replay` reads it."""
+    """The schedule in the format of `replay`."""
     workload: tvm.IRModule
     scheduled: tvm.IRModule
     kernel: LibraryKernel | None = None
-    """The kernel of it in a library, where there is one already."""
+    """Its kernel in a library, if there is one."""
     plain: PlainKernel | None = None
-    """The plain loops of the workload, where they are compiled already."""
+    """The plain loops of the workload, if they are compiled."""
 
     @property
     def piece(self) -> Piece:
-        """Return the check of it."""
+        """Return the piece of work that checks it."""
         return Piece(
             "checking", self.task, self.workload, self.engine, self.implementation, self.schedule,
             self.scheduled, kernel=self.kernel, plain=self.plain,
@@ -101,7 +101,7 @@ class Quarantine:
     """The resolved facts of `Facet.TARGET`."""
 
     def keep(self, name: str, suspect: Suspect, checked: Checked) -> Path:
-        """Write down a schedule that was found wrong under that name; return the folder."""
+        """Write a wrong schedule to a folder of that name; return the folder."""
         record = {
             "task": suspect.task, "engine": suspect.engine,
             "implementation": suspect.implementation, "schedule": _parse_schedule(suspect.schedule),
@@ -117,7 +117,7 @@ class Quarantine:
         return self._write_folder(name, texts)
 
     def failed(self, piece: Piece, error: contained.Failed, conditions: Conditions) -> Path:
-        """Write down work that failed; return the folder."""
+        """Write the record of a failed piece of work; return the folder."""
         modules = {"workload.json": piece.workload, "scheduled.json": piece.scheduled}
         loops = {name: module for name, module in modules.items() if module is not None}
         names = {
@@ -142,13 +142,13 @@ class Quarantine:
         if place.exists():
             return place
         self.folder.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
+        new_folder = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
         for file, text in texts.items():
-            (made / file).write_text(text, encoding="utf-8")
+            (new_folder / file).write_text(text, encoding="utf-8")
         try:
-            os.rename(made, place)  # noqa: PTH104 - must fail where another process was quicker
+            os.rename(new_folder, place)  # noqa: PTH104 - must fail where another process was quicker
         except OSError:
-            shutil.rmtree(made)
+            shutil.rmtree(new_folder)
         return place
 
 

@@ -1,4 +1,4 @@
-"""Does again what failed, from what `failed/` holds of it."""
+"""Repeats a failed piece of work from its record in `failed/`."""
 
 import json
 import sys
@@ -13,37 +13,37 @@ from autopipe.schedules.conditions import Conditions
 
 
 def reproduce_failure(folder: Path) -> int:
-    """Do in a child what `record.json` of a folder tells of, and say how it ended.
+    """Repeat the work of `record.json` of a folder in a child, and print how it ended.
 
-    Returns 1 if it failed, for whatever reason, and 0 if it went well this time.
+    Returns 1 if it failed, for whatever reason, and 0 if it succeeded.
     """
     record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
     target = record["target"]
     conditions = Conditions.of(target, fast_algorithms=record["fast_algorithms"])
-    scheduled = folder / "scheduled.json"
+    scheduled_path = folder / "scheduled.json"
     piece = Piece(
         record["doing"], record["task"], load_module(folder / "workload.json"), record["engine"],
         record["implementation"], record["schedule"],
-        load_module(scheduled) if scheduled.exists() else None, record["problem"],
+        load_module(scheduled_path) if scheduled_path.exists() else None, record["problem"],
     )  # fmt: skip
-    what = f"{piece.task}, {piece.doing} {piece.who}"
+    description = f"{piece.task}, {piece.doing} {piece.who}"
     try:
         complaint = _run_piece_in_child(piece, conditions, record)
     except contained.Failed as error:
         complaint = str(error)
     if complaint:
-        sys.stderr.write(f"{what}: {complaint}\n")
+        sys.stderr.write(f"{description}: {complaint}\n")
         return 1
-    sys.stdout.write(f"{what}: it went well this time\n")
+    sys.stdout.write(f"{description}: it went well this time\n")
     return 0
 
 
 def _run_piece_in_child(piece: Piece, conditions: Conditions, record: Mapping[str, Any]) -> str:
-    """Do it, and return what templates have raised, if anything. Raises Failed."""
-    limited = can_bound_memory(piece, conditions)
+    """Execute the piece; return the errors of its templates, or "". Raises Failed."""
+    is_bounded = can_bound_memory(piece, conditions)
     with contained.Child(
-        lambda: lambda _: do(piece, conditions), bounded=limited,
+        lambda: lambda _: do(piece, conditions), bounded=is_bounded,
         seconds=record["seconds"], memory=record["memory"],
     ) as child:  # fmt: skip
-        found = child.ask()
-    return str(found["complaint"]) if piece.doing == "planning" else ""
+        answer = child.ask()
+    return str(answer["complaint"]) if piece.doing == "planning" else ""

@@ -1,4 +1,4 @@
-"""What the check of a schedule has found, and what follows from it."""
+"""The result of the check of a schedule, and the verdict that is stored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,78 +8,78 @@ from typing import Any, Final, Self
 _TYPES: Final = {
     "right": bool | None, "reason": str | None, "folder": str | None, "failed": bool,
 }  # fmt: skip
-"""What a file has."""
+"""Fields of a verdict file."""
 
 
 class Finding(StrEnum):
-    """What is known of a schedule."""
+    """The finding on a schedule."""
 
     RIGHT = "right"
-    """It computes what its workload computes."""
+    """Its result agrees with that of its workload."""
     WRONG = "wrong"
-    """It computes something else, or can not be compiled."""
+    """Its result differs, or it cannot be compiled."""
     FAILED = "failed"
     """It is not wrong, but crashed, hung or took too much memory, twice."""
     UNCHECKED = "unchecked"
     """The check could not be made."""
     BROKEN = "broken"
-    """Its workload itself reads or writes what is not its own."""
+    """Its workload itself accesses memory out of bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check job answers."""
+    """The result of a check."""
 
     finding: Finding
     reason: str | None = None
-    """Why it is wrong, or was not checked."""
+    """Why the schedule is wrong, or was not checked."""
     case: str | None = None
-    """The inputs on which it is wrong, a name of `measure.cases`; null where it does not run."""
+    """The inputs on which it is wrong, a name of `measure.cases`; None if it does not run."""
     difference: str | None = None
-    """How far it is off there, as a number of two digits."""
+    """The largest error there, as a number of two digits."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
-        """Take what came from the child that made it. Raises ValueError, TypeError."""
+        """Parse the answer of the child that ran the check. Raises ValueError, TypeError."""
         return cls(**{**answer, "finding": Finding(answer["finding"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found of a schedule, and where that can be seen."""
+    """The verdict on a schedule, and the folder that reproduces it."""
 
     finding: Finding
     reason: str | None = None
     """Why it is wrong, failed, or was not checked."""
     folder: str | None = None
-    """Where a schedule is kept that is wrong or failed."""
+    """Quarantine folder of a wrong or failed schedule."""
 
     @property
     def condemns(self) -> bool:
-        """Whether another schedule has to take its place."""
+        """Whether another schedule has to replace it."""
         return self.finding in {Finding.WRONG, Finding.FAILED}
 
     def document(self) -> dict[str, object]:
-        """Return it as it is kept in a file."""
+        """Serialize the verdict for its file."""
         right = None if self.finding is Finding.UNCHECKED else self.finding is Finding.RIGHT
-        failed = self.finding is Finding.FAILED
-        return {"right": right, "reason": self.reason, "folder": self.folder, "failed": failed}
+        is_failure = self.finding is Finding.FAILED
+        return {"right": right, "reason": self.reason, "folder": self.folder, "failed": is_failure}
 
     @classmethod
     def read(cls, document: Mapping[str, object]) -> Self:
-        """Take what a file says, which may be anything. Raises ValueError for what is no verdict.
+        """Parse a verdict file, which is not trusted. Raises ValueError if it is no verdict.
 
-        What it leaves out besides `right` is null, or false.
+        Fields other than `right` may be missing: they are null, or false.
         """
-        said: dict[str, Any] = {"reason": None, "folder": None, "failed": False, **document}
-        if said.keys() != _TYPES.keys() or not all(
-            isinstance(said[name], kind) for name, kind in _TYPES.items()
+        fields: dict[str, Any] = {"reason": None, "folder": None, "failed": False, **document}
+        if fields.keys() != _TYPES.keys() or not all(
+            isinstance(fields[name], kind) for name, kind in _TYPES.items()
         ):
             raise ValueError("no verdict")
-        if said["right"] is None:
+        if fields["right"] is None:
             finding = Finding.UNCHECKED
-        elif said["right"]:
+        elif fields["right"]:
             finding = Finding.RIGHT
         else:
-            finding = Finding.FAILED if said["failed"] else Finding.WRONG
-        return cls(finding, said["reason"], said["folder"])
+            finding = Finding.FAILED if fields["failed"] else Finding.WRONG
+        return cls(finding, fields["reason"], fields["folder"])

@@ -78,5 +78,5 @@ def _run_keygen(
     if done.returncode < 0:
         raise SetupError(f"{PROGRAM} was killed by signal {-done.returncode}")
     if done.returncode and any(words in why for words in _UNFIT):
-        raise SetupError(f"{PROGRAM} can not be used: {why.strip().splitlines()[0]}")
+        raise SetupError(f"{PROGRAM} cannot be used: {why.strip().splitlines()[0]}")
     return Done(done.returncode, said, why)

@@ -76,7 +76,7 @@ class Signers:
     def check(self, content: BinaryIO, path: Path, kind: SignedKind) -> Signer:
         """Return who signed the content of `path`, by the signature beside it.
 
-        Raises UnsignedError, ConfigError for files of signers that can not be read, SetupError.
+        Raises UnsignedError, ConfigError for files of signers that cannot be read, SetupError.
         """
         signature = find_signature_path(path)
         with files.wrap_os_errors(path), TemporaryDirectory(prefix="autopipe-") as folder:

@@ -89,7 +89,7 @@ def find_oldest_lease(own: Path) -> int | None:
 
 
 def is_free(path: Path) -> bool:
-    """Return whether nobody holds the lock; what is no file can not be held."""
+    """Return whether nobody holds the lock; what is no file cannot be held."""
     try:
         fd = _open_lock_file(path)
     except files.IrregularError:
@@ -139,7 +139,7 @@ def _try_lock(fd: int, how: int) -> bool:
 
 
 def _known_to_the_kernel(path: Path) -> str:
-    """Return the id of a process that has the lock; nothing where it can not be known."""
+    """Return the id of a process that has the lock; nothing where it cannot be known."""
     status = path.lstat()
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():

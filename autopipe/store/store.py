@@ -134,7 +134,7 @@ class Store:
                 files.make_read_only(out)
             except StoreError as error:
                 raise StageError(
-                    f"stage {action['stage']} wrote what can not be kept: {error}"
+                    f"stage {action['stage']} wrote what cannot be kept: {error}"
                 ) from None
             staged = self.contents.manifest(out)
             if not any(file.size for file in staged):
@@ -219,7 +219,7 @@ def find_default_root() -> Path:
 def open_store(root: Path, patience: Patience = FOR_EVER) -> Iterator[Store]:
     """Open a store for the length of a run; make it where there is none.
 
-    Raises StoreError for one that can not be used, that other users could write to, or that
+    Raises StoreError for one that cannot be used, that other users could write to, or that
     another process keeps longer than `patience` lasts.
     """
     root = root.absolute()

@@ -69,7 +69,7 @@ def compute_shares(tasks: "Iterable[Task]", proofs: Mapping[str, Proof]) -> Shar
     """Return the shares of kept tasks; `proofs` go by workload.
 
     A task without a proof weighs what is estimated of it, on the scale of the others: what nobody
-    has measured can not make itself small.
+    has measured cannot make itself small.
     """
     kept = [task for task in tasks if task.dropped is None]
     times = {

@@ -32,7 +32,7 @@ def is_refusal(lines: Sequence[str]) -> bool:
 
 
 def is_trace(schedule: str) -> bool:
-    """Tell whether a schedule is a trace. A schedule that can not be read counts as one."""
+    """Tell whether a schedule is a trace. A schedule that cannot be read counts as one."""
     try:
         return not isinstance(foreign.parse(schedule), dict)
     except ValueError:

@@ -122,7 +122,7 @@ def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
         "onnxruntime": "it is not installed: pip install 'autopipe[onnxruntime]'"
     }
     assert held(found, Gates()) == []
-    with pytest.raises(SetupError, match=r"gates\.max_slowdown\.onnxruntime can not be checked"):
+    with pytest.raises(SetupError, match=r"gates\.max_slowdown\.onnxruntime cannot be checked"):
         held(found, gates(1.0))
 
 
@@ -283,7 +283,7 @@ def test_a_gate_on_the_best_rival_names_it(played):
 
 def test_a_gate_on_the_best_of_none_can_not_be_checked(played):
     found = played(Stopwatch(autopipe=1.0, mnn=StageError("refused")), against=["mnn"])
-    with pytest.raises(SetupError, match=r"slowdown\.best can not be checked: mnn: refused"):
+    with pytest.raises(SetupError, match=r"slowdown\.best cannot be checked: mnn: refused"):
         held(found, Gates(max_slowdown={"best": 1.1}))
 
 

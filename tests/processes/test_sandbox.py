@@ -33,7 +33,7 @@ def test_expected_errors_come_through(error):
 @pytest.mark.parametrize(
     ("work", "told"),
     [
-        (failing(KeyError("odd")), "can not be checked: KeyError: 'odd'"),
+        (failing(KeyError("odd")), "cannot be checked: KeyError: 'odd'"),
         (failing(RecursionError("deep")), "RecursionError"),
         (lambda: bytearray(2**30), "more than 256 MiB"),
         (lambda: os.kill(os.getpid(), signal.SIGSEGV), "signal 11"),

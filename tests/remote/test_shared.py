@@ -193,11 +193,11 @@ def test_a_remote_of_which_everything_is_damaged_is_one_warning_and_is_repaired(
     [
         ("put autopipe.json refuse", "Forbidden"),
         ("put autopipe.json down", "could not connect"),
-        ("put objects refuse", "can not be written: Forbidden"),
+        ("put objects refuse", "cannot be written: Forbidden"),
         ("put objects full", "No space left on device"),
         ("put objects half", "connection reset"),
         ("put objects crash", "ended with SIGSEGV"),
-        ("put actions refuse", "can not be written: Forbidden"),
+        ("put actions refuse", "cannot be written: Forbidden"),
         ("put actions half", "connection reset"),
     ],
 )

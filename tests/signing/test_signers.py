@@ -251,8 +251,8 @@ def test_a_signature_is_replaced_whole_or_not_at_all(keyring):
     ("script", "said"),
     [
         (None, "ssh-keygen is not on the PATH; install OpenSSH"),
-        ("echo 'unknown option -- Y' >&2; exit 1", "can not be used: unknown option -- Y"),
-        ("echo 'No user exists for uid 7' >&2; exit 255", "can not be used: No user exists"),
+        ("echo 'unknown option -- Y' >&2; exit 1", "cannot be used: unknown option -- Y"),
+        ("echo 'No user exists for uid 7' >&2; exit 255", "cannot be used: No user exists"),
         ("kill -9 $$", "was killed by signal 9"),
         ("exec /bin/sleep 60", r"did not end within 0\.5 s"),
     ],

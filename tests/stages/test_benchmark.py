@@ -224,5 +224,5 @@ def test_a_rival_needs_an_onnx_model(context, tmp_path):
     stage().run(context(events, **{"import": tmp_path}))
     [warning] = [event.message for event in events if isinstance(event, Warn)]
     assert warning == "onnxruntime is not compared with: it runs ONNX models, and this is none"
-    with pytest.raises(SetupError, match="can not be checked: it runs ONNX models"):
+    with pytest.raises(SetupError, match="cannot be checked: it runs ONNX models"):
         stage(Gates(max_slowdown={"onnxruntime": 2.0})).run(context(**{"import": tmp_path}))

@@ -49,7 +49,7 @@ def test_a_lock_with_a_time_that_can_not_be_is_refused_by_name(warm, mode):
         edit(warm, "benchmark: null", "tasks: {heuristics: {min_flops: 0}}\nbenchmark: null")
     before = checked_in(warm)
     first, *told = refused(warm, mode)
-    assert first.endswith("mlp.records.jsonl: times that can not be true; tune again")
+    assert first.endswith("mlp.records.jsonl: times that cannot be true; tune again")
     assert told == [f"  task {name}: 1.0e-15 s, which no processor reaches"]
     assert checked_in(warm) == before
     assert not (warm / "dist").exists()

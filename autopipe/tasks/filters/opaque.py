@@ -1,4 +1,4 @@
-"""Drops what schedules can not change, because TVM does not see what its loops do."""
+"""Drops what schedules cannot change, because TVM does not see what its loops do."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
