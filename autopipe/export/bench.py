@@ -17,17 +17,19 @@ _INVALID_REQUEST = 2
 
 
 def bench_package(package: Path, options: Sequence[str]) -> str:
-    """Return what `bin/run --bench` prints of a folder, or of a package that is exported for it.
+    """Run `bin/run --bench` of a folder, or of a package that is exported first; return its output.
 
-    Raises ConfigError for options that do not fit the model, PackageError where it cannot run,
-    and what `export_package` raises.
+    Raises ConfigError for options that do not fit the model, PackageError if it cannot run, and
+    the errors of `export_package`.
     """
     if package.is_dir():
         return _run_program(package, options)
     with opened(package) as contents:
         processor = contents.manifest.needs.processor
-    if processor.machine != (here := cpu.find_architecture({})):
-        raise PackageError(f"{package}: built for {processor.machine}, this machine is {here}")
+    if processor.machine != (architecture := cpu.find_architecture({})):
+        raise PackageError(
+            f"{package}: built for {processor.machine}, this machine is {architecture}"
+        )
     with tempfile.TemporaryDirectory(prefix="autopipe-") as work:
         return _run_program(export_package(package, Path(work, "model")), options)
 
@@ -35,7 +37,7 @@ def bench_package(package: Path, options: Sequence[str]) -> str:
 def _run_program(folder: Path, options: Sequence[str]) -> str:
     command = [str(folder.absolute() / "bin" / "run"), "--bench", *options]
     try:
-        ended = subprocess.run(  # noqa: S603 - the program of a folder that the user names
+        completed = subprocess.run(  # noqa: S603 - the program of a folder that the user names
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
             env=select_variables(), errors="replace",
         )  # fmt: skip
@@ -43,8 +45,8 @@ def _run_program(folder: Path, options: Sequence[str]) -> str:
         if error.errno == errno.ENOEXEC:
             raise PackageError(f"{folder}: exported for another kind of machine") from None
         raise PackageError(f"{folder}: not a folder of `autopipe export`: {error}") from None
-    if ended.returncode:
-        lines = ended.stderr.strip().splitlines()
-        reason = lines[0].removeprefix("error: ") if lines else f"ended with {ended.returncode}"
-        raise (ConfigError if ended.returncode == _INVALID_REQUEST else PackageError)(reason)
-    return ended.stdout
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines()
+        reason = lines[0].removeprefix("error: ") if lines else f"ended with {completed.returncode}"
+        raise (ConfigError if completed.returncode == _INVALID_REQUEST else PackageError)(reason)
+    return completed.stdout

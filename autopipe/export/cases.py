@@ -1,8 +1,8 @@
-"""Cases that an exported folder carries: inputs, and the outputs to expect.
+"""Test cases of an exported folder: inputs, and expected outputs.
 
-The build was compared with a reference before; `run --self-test` repeats that where the folder
-runs, with what the verified package returned in place of the reference. A package that cannot run
-here is compared there with the reference itself.
+The build was compared with a reference before; `run --self-test` repeats that on the machine of the
+folder, against the outputs of the verified package instead of the reference. For a package that
+cannot run on this machine, the expected outputs are those of the reference itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ from autopipe.verification.inputs import Case, cases
 CASES: Final = "cases"
 LIST: Final = "cases.txt"
 ORIGIN: Final = "ORIGIN"
-"""The file that names what computed the outputs."""
+"""The file that names the origin of the expected outputs."""
 OWN: Final = "the package itself"
-"""What computed them, where it is no reference."""
+"""Origin of expected outputs that are not from a reference."""
 
 _COUNT: Final = 1
-"""Random cases, beside the edges."""
+"""Number of random cases, besides the edge cases."""
 _SELECTED: Final = 2
-"""Upper bound of drawn integers: they may select rows of a table whose length is not known here."""
+"""Upper bound of random integers: they may be indices into a table of unknown length."""
 
 
 Answer = Callable[[Case], Mapping[str, tuple[np.ndarray, Tolerance]] | None]
-"""Returns the outputs to expect with their tolerances; None leaves a case out."""
+"""Returns the expected outputs with their tolerances; None omits a case."""
 
 
 def make_answer_function(model: Model) -> Answer:
-    """Return what answers cases as a package does."""
+    """Return a function that computes the expected outputs with the package itself."""
 
     def answer(case: Case) -> dict[str, tuple[np.ndarray, Tolerance]]:
         return {
@@ -53,35 +53,39 @@ def make_answer_function(model: Model) -> Answer:
 
 
 def read_origin(folder: Path) -> str:
-    """Return what computed the expected outputs of an exported folder."""
+    """Return the origin of the expected outputs of an exported folder."""
     return (folder / CASES / ORIGIN).read_text(encoding="utf-8").strip()
 
 
-def write_cases(folder: Path, signature: Signature, answer: Answer, given: Sequence[Path]) -> None:
-    """Write arrays and `cases.txt`; `given` are `.npz` files of real inputs.
+def write_cases(
+    folder: Path, signature: Signature, answer: Answer, input_files: Sequence[Path]
+) -> None:
+    """Write arrays and `cases.txt`; `input_files` are `.npz` files of real inputs.
 
     Raises ConfigError for a file that does not fit, StageError if the model fails.
     """
     folder.mkdir()
     lines = []
-    for index, case in enumerate(_list_cases(signature, given)):
-        if (expected := answer(case)) is None:
+    for index, case in enumerate(_list_cases(signature, input_files)):
+        if (expected_outputs := answer(case)) is None:
             continue
         lines.append(f"case {encode_name(case.name)}")
         for place, (name, array) in enumerate(case.arrays.items()):
             file = f"{index}.input.{place}.npy"
             np.save(folder / file, array, allow_pickle=False)
             lines.append(f"input {encode_name(name)} {file}")
-        for place, (name, (array, allowed)) in enumerate(expected.items()):
+        for place, (name, (array, tolerance)) in enumerate(expected_outputs.items()):
             file = f"{index}.output.{place}.npy"
             np.save(folder / file, array, allow_pickle=False)
-            lines.append(f"output {encode_name(name)} {file} {allowed.rtol:.6g} {allowed.atol:.6g}")
+            lines.append(
+                f"output {encode_name(name)} {file} {tolerance.rtol:.6g} {tolerance.atol:.6g}"
+            )
     (folder / LIST).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _list_cases(signature: Signature, given: Sequence[Path]) -> Iterator[Case]:
+def _list_cases(signature: Signature, input_files: Sequence[Path]) -> Iterator[Case]:
     dimensions = signature.dimensions
-    for path in given:
+    for path in input_files:
         sizes = samples.read_sizes(path, signature.inputs, dimensions)
         arrays = samples.load(path, signature.at(sizes))
         yield Case(path.stem, edge=False, arrays=arrays, sizes=sizes)
@@ -90,5 +94,5 @@ def _list_cases(signature: Signature, given: Sequence[Path]) -> Iterator[Case]:
     limits: Mapping[str, int] = {
         port.name: _SELECTED for port in ports if np.dtype(port.dtype).kind in "iu"
     }
-    drawn = cases(ports, limits, count=_COUNT, seed=0, sizes=sizes)
-    yield from (case for case in drawn if case.name in ("random-0", "zeros"))
+    random_cases = cases(ports, limits, count=_COUNT, seed=0, sizes=sizes)
+    yield from (case for case in random_cases if case.name in ("random-0", "zeros"))

@@ -27,7 +27,7 @@ _LINKED: Final = (
 _PATIENCE: Final = 300.0
 """Seconds that a compiler may take."""
 OLDEST_GLIBC: Final = "2.27"
-"""The glibc that TVM's wheels need; what is compiled with Zig needs no later one."""
+"""The glibc that TVM's wheels need; binaries compiled with Zig need no later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ def find_compiler(machine: str) -> Compiler:
     if (spec := find_spec("ziglang")) is not None and spec.origin is not None:
         zig = Path(spec.origin).parent / "zig"
         return Compiler((str(zig), "cc", "-target", f"{machine}-linux-gnu.{OLDEST_GLIBC}"))
-    chosen = os.environ.get("CC")
-    names = [chosen] if chosen else ["cc", "gcc", "clang"]
+    configured = os.environ.get("CC")
+    names = [configured] if configured else ["cc", "gcc", "clang"]
     if machine != find_architecture(None):
         names = [f"{machine}-linux-gnu-gcc"]
     for name in names:
@@ -65,7 +65,7 @@ def compile_library(compiler: Compiler, headers: Path, out: Path) -> None:
     """Compile `libautopipe.so`, which loads TVM's runtime when a model is opened.
 
     Args:
-        compiler: What compiles it.
+        compiler: The C compiler.
         headers: The folder of TVM's headers.
         out: The file to write.
 
@@ -84,7 +84,7 @@ def compile_library(compiler: Compiler, headers: Path, out: Path) -> None:
 
 
 def compile_program(compiler: Compiler, headers: Path, out: Path) -> None:
-    """Compile the program `run`, which has the C library in it.
+    """Compile the program `run`, with the C library linked statically.
 
     So it can report a damaged library of the folder. Raises StageError if the compiler fails.
     """
@@ -100,20 +100,20 @@ def compile_program(compiler: Compiler, headers: Path, out: Path) -> None:
 def _run_compiler(compiler: Compiler, options: Sequence[str]) -> None:
     command = [*compiler.command, *options]
     try:
-        ended = subprocess.run(  # noqa: S603 - no shell, our own sources
+        completed = subprocess.run(  # noqa: S603 - no shell, our own sources
             command, capture_output=True, text=True, timeout=_PATIENCE, check=False,
             stdin=subprocess.DEVNULL, env=select_variables(), errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StageError(f"compiling the C library failed: {error}") from None
-    if ended.returncode:
-        lines = ended.stderr.strip().splitlines() or ["no reason stated"]
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines() or ["no reason stated"]
         reason = next((line for line in lines if "error" in line), lines[-1])
         raise StageError(f"compiling the C library failed: {reason}")
 
 
 def find_needed_version(path: Path, family: bytes) -> str:
     """Return the latest version of a family of symbols that a file needs, such as GLIBC's 2.27."""
-    found = re.findall(rb"\0" + family + rb"_([0-9]+(?:\.[0-9]+)+)(?=\0)", path.read_bytes())
-    latest = max((tuple(map(int, version.split(b"."))) for version in found), default=(0, 0))
+    versions = re.findall(rb"\0" + family + rb"_([0-9]+(?:\.[0-9]+)+)(?=\0)", path.read_bytes())
+    latest = max((tuple(map(int, version.split(b"."))) for version in versions), default=(0, 0))
     return ".".join(map(str, latest))

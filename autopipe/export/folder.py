@@ -45,12 +45,12 @@ def export_package(
     wheels: Sequence[Path] = (),
     model: str | None = None,
 ) -> Path:
-    """Write the folder of a package; the same package and compiler write the same bytes.
+    """Export a package to a folder; the same package and compiler write the same bytes.
 
     Args:
         package: The package.
         to: The folder, which does not exist or is empty.
-        given: Files of inputs, `.npz`, that become cases beside the drawn ones.
+        given: Files of inputs, `.npz`, that become cases besides the random ones.
         wheels: Wheels of TVM's runtime, or folders with them, in place of the installed one.
         model: The model of the package, whose reference computes the expected outputs; by default
             the package does.
@@ -64,23 +64,23 @@ def export_package(
     parent = to.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix=f".{to.name}-") as work:
-        made = Path(work, "folder")
-        made.mkdir()
+        new_folder = Path(work, "folder")
+        new_folder.mkdir()
         with opened(package) as contents:
             runtime = _find_runtime(contents, wheels, Path(work, "runtime"), model)
-            _write_folder(contents, runtime, made)
-        origin = _write_cases(made, package, contents.manifest, model, given)
-        (made / cases.CASES / cases.ORIGIN).write_text(f"{origin}\n", encoding="utf-8")
-        _write_digests(made)
-        made.chmod(0o755)
-        made.replace(to)
+            _write_folder(contents, runtime, new_folder)
+        origin = _write_cases(new_folder, package, contents.manifest, model, given)
+        (new_folder / cases.CASES / cases.ORIGIN).write_text(f"{origin}\n", encoding="utf-8")
+        _write_digests(new_folder)
+        new_folder.chmod(0o755)
+        new_folder.replace(to)
     return to
 
 
 def _find_runtime(
     contents: PackageContents, wheels: Sequence[Path], work: Path, model: str | None
 ) -> RuntimeFiles:
-    """Return the runtime of a package, or say what is missing to export it."""
+    """Return the runtime of a package. Raises SetupError or ConfigError if it is not available."""
     needs = contents.manifest.needs
     machine = needs.processor.machine
     if needs.signature.device != "cpu":
@@ -115,14 +115,14 @@ def _write_folder(contents: PackageContents, runtime: RuntimeFiles, to: Path) ->
             contents.extract(name, to / name)
     (to / "manifest.json").write_bytes(contents.read("manifest.json"))
     contents.agree()
-    stated = needs.model_dump(mode="json")
-    stored = contents.map(WEIGHTS)
+    requirements = needs.model_dump(mode="json")
+    weight_bytes = contents.map(WEIGHTS)
     try:
         with LongWriter((to / WEIGHTS).open("xb")) as out:
-            placed = widen_weights(stored, list_halves(stated), out)
+            placed_weights = widen_weights(weight_bytes, list_halves(requirements), out)
     except ValueError as error:
         raise PackageError(f"{WEIGHTS} cannot be read: {error}") from None
-    for name, text in describe_builds(stated, placed):
+    for name, text in describe_builds(requirements, placed_weights):
         (to / name).write_text(text, encoding="utf-8")
     _write_runtime(to, needs.processor.machine, runtime)
 
@@ -156,30 +156,30 @@ def write_libraries(to: Path, machine: str, runtime: RuntimeFiles) -> None:
 
 
 def write_licences(to: Path, runtime: RuntimeFiles) -> None:
-    """Copy the licence texts of what `write_libraries` writes."""
+    """Copy the licence texts of the libraries of `write_libraries`."""
     to.mkdir()
     for name, path in {**runtime.licences, **dict(list_licences("autopipe"))}.items():
         shutil.copyfile(path, to / name)
 
 
 def _write_cases(
-    to: Path, package: Path, manifest: Statement, model: str | None, given: Sequence[Path]
+    to: Path, package: Path, manifest: Statement, model: str | None, input_files: Sequence[Path]
 ) -> str:
-    """Write the cases; return what computed their outputs."""
+    """Write the cases; return the origin of their outputs."""
     folder, signature = to / cases.CASES, manifest.needs.signature
     if model is None:
         cases.write_cases(
-            folder, signature, cases.make_answer_function(open_package(package)), given
+            folder, signature, cases.make_answer_function(open_package(package)), input_files
         )
         return cases.OWN
     with tempfile.TemporaryDirectory(dir=to.parent) as work:
         answers = ReferenceCases(manifest, model, Path(work))
-        cases.write_cases(folder, signature, answers.answer, given)
+        cases.write_cases(folder, signature, answers.answer, input_files)
         return answers.origin
 
 
 def _format_requirements(machine: str, binaries: Sequence[Path]) -> str:
-    """State what a machine must have, by the symbols that the binaries need."""
+    """Format the requirements on a machine, derived from the symbols that the binaries need."""
     return "\n".join([
         f"Linux on {machine}",
         f"glibc {find_latest_version(binaries, b'GLIBC')} or later",
@@ -195,7 +195,7 @@ def find_latest_version(binaries: Iterable[Path], family: bytes) -> str:
 
 
 def _write_digests(folder: Path) -> None:
-    """Give every file its mode, and list its SHA-256 as `sha256sum` does."""
+    """Set the mode of every file, and list its SHA-256 in the format of `sha256sum`."""
     lines = []
     for path in _list_files(folder):
         name = path.relative_to(folder).as_posix()

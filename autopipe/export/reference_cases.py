@@ -1,7 +1,7 @@
 """Expected outputs of a reference runtime, for a package that cannot run on this machine.
 
-The package states all of its model but where it lies. So the model is imported once more, and the
-reference runs what is imported, as it does in the stage *verify*.
+The package describes its model except for the path. So the model is imported once more, and the
+reference runs the imported model, as in the stage *verify*.
 """
 
 from collections.abc import Sequence
@@ -33,75 +33,77 @@ from autopipe.verification.oracle import Oracle, ReferenceAnswer, compute_finite
 from autopipe.verification.rounding import round_weights
 
 _MOVES = 3
-"""Times that inputs are moved, where that shows how far two right programs may be apart."""
+"""Number of perturbations of the inputs that estimate the spread of correct results."""
 _INSIDE = 2.0**-12
-"""Share that inputs are moved by where the model rounds to steps."""
+"""Relative perturbation of the inputs where the model rounds to steps."""
 
 
 class ReferenceCases:
-    """Answers cases as the model of a package does in a reference runtime."""
+    """Computes the expected outputs of cases with a reference runtime."""
 
     def __init__(self, manifest: Statement, model: str, work: Path) -> None:
         """Import the model of a package; `work` is an empty folder.
 
-        Raises ConfigError for a file that is not the model of the package, ModelError for one that
-        is none, SetupError where no reference is installed.
+        Raises ConfigError for a file that is not the model of the package, ModelError for one
+        that is no model, SetupError if no reference is installed.
         """
-        imported = work / "imported"
-        imported.mkdir()
-        _import_model(manifest, model, imported)
-        self._oracle = _choose_reference(manifest.needs, imported, work)
-        self._promises = ImportedModel.read(imported).promises
+        import_folder = work / "imported"
+        import_folder.mkdir()
+        _import_model(manifest, model, import_folder)
+        self._oracle = _choose_reference(manifest.needs, import_folder, work)
+        self._promises = ImportedModel.read(import_folder).promises
         self._typical: dict[str, float] = {}
         self.origin = ""
         """The reference and its version, after the first case."""
 
     def answer(self, case: Case) -> dict[str, tuple[np.ndarray, Tolerance]] | None:
-        """Return each output with its tolerance; None for an edge that the model is not made for.
+        """Return each output with its tolerance; None for an edge case that the model rejects.
 
         Random cases come first: an output's magnitude there bounds its tolerance on edges.
         """
-        (answer,), expected = self._oracle.ask([case])
-        self.origin = self.origin or f"{expected.engine} {expected.version}"
+        (answer,), reference_run = self._oracle.ask([case])
+        self.origin = self.origin or f"{reference_run.engine} {reference_run.version}"
         if case.edge and (answer.refusal is not None or compute_finite_share(answer) < 1):
             return None
         if not case.edge:
             for name, array in answer.items():
                 self._typical[name] = max(compute_rms(array), self._typical.get(name, 0.0))
-        others = self._ask_nudged_cases(case)
+        nudged_answers = self._ask_nudged_cases(case)
         return {
-            name: (array, self._compute_tolerance(case, name, array, others))
+            name: (array, self._compute_tolerance(case, name, array, nudged_answers))
             for name, array in answer.items()
         }
 
     def _ask_nudged_cases(self, case: Case) -> Sequence[ReferenceAnswer]:
-        """Return answers to inputs nearby, where two right programs may part."""
+        """Return answers to perturbed inputs where correct programs may differ."""
         steps = self._promises.rounds_to_steps
         if not (case.edge or steps):
             return []
-        moved = (nudged(case, seed, _INSIDE if steps else 0.0) for seed in range(_MOVES))
-        answers = self._oracle.opinions(list(moved))
+        nudged_cases = (nudged(case, seed, _INSIDE if steps else 0.0) for seed in range(_MOVES))
+        answers = self._oracle.opinions(list(nudged_cases))
         return [answer for answer in answers if answer is not None]
 
     def _compute_tolerance(
-        self, case: Case, name: str, array: np.ndarray, others: Sequence[ReferenceAnswer]
+        self, case: Case, name: str, array: np.ndarray, nudged_answers: Sequence[ReferenceAnswer]
     ) -> Tolerance:
         scale = max(self._typical.get(name, 0.0), compute_rms(array))
-        own = compute_tolerance(array.dtype, scale, None, None, edge=case.edge)
-        allowed = coarsen_to_floor(own, self._promises.error_floors.get(name, 0.0), scale)
-        for other in others:
-            allowed = coarsen_tolerance(allowed, widen_tolerance(own, array, other[name]).atol)
-        return allowed
+        base = compute_tolerance(array.dtype, scale, None, None, edge=case.edge)
+        tolerance = coarsen_to_floor(base, self._promises.error_floors.get(name, 0.0), scale)
+        for nudged_answer in nudged_answers:
+            tolerance = coarsen_tolerance(
+                tolerance, widen_tolerance(base, array, nudged_answer[name]).atol
+            )
+        return tolerance
 
 
-def _choose_reference(needs: Needs, imported: Path, work: Path) -> Oracle:
-    """Return the reference of an imported model, with the rounded weights of a package."""
-    engines = reference.choose_engines("auto", imported)
+def _choose_reference(needs: Needs, import_folder: Path, work: Path) -> Oracle:
+    """Return the reference of an imported model, with the bfloat16 weights of a package."""
+    engines = reference.choose_engines("auto", import_folder)
     if not needs.rounded:
-        return Oracle(imported, engines, work)
+        return Oracle(import_folder, engines, work)
     folder = work / "rounded"
     folder.mkdir()
-    return Oracle(folder, round_weights(needs.rounded, imported, folder, engines), work)
+    return Oracle(folder, round_weights(needs.rounded, import_folder, folder, engines), work)
 
 
 def _import_model(manifest: Statement, path: str, out: Path) -> None:
@@ -109,10 +111,10 @@ def _import_model(manifest: Statement, path: str, out: Path) -> None:
     from autopipe.compiler.frontends.write_imported import write_imported
 
     definition = manifest.predicate.build_definition
-    stated = definition.external_parameters.configuration
+    configuration = definition.external_parameters.configuration
     variants = manifest.needs.variants
-    for each in (stated, *(variant.configuration for variant in variants)):
-        if Numerics.model_validate(each.get("numerics", {})).compute:
+    for section in (configuration, *(variant.configuration for variant in variants)):
+        if Numerics.model_validate(section.get("numerics", {})).compute:
             raise ConfigError(
                 "--model: the package rounds products to bfloat16 (`numerics.compute`), "
                 "and no reference does"
@@ -120,18 +122,18 @@ def _import_model(manifest: Statement, path: str, out: Path) -> None:
     if any(variant.needs.rounded != manifest.needs.rounded for variant in variants):
         raise ConfigError("--model: builds of the package round different weights")
     try:
-        model = Model.model_validate({**stated["model"], "path": path})
+        model = Model.model_validate({**configuration["model"], "path": path})
     except (ValidationError, KeyError, TypeError) as error:
         reason = format_first_error(error) if isinstance(error, ValidationError) else f"no {error}"
         raise PackageError(f"the manifest does not describe the model: {reason}") from None
-    loaded = FORMATS[model.format].load(
+    loaded_model = FORMATS[model.format].load(
         _find_model(path), inputs=model.inputs, dimensions=model.dimensions,
         weights=model.weights, sha256=None,
     )  # fmt: skip
     sources = [used for used in definition.resolved_dependencies if isinstance(used, Source)]
-    if [source.digest.sha256 for source in sources] != [loaded.source_sha256]:
+    if [source.digest.sha256 for source in sources] != [loaded_model.source_sha256]:
         raise ConfigError(f"--model {path}: not the model of the package, by its SHA-256")
-    write_imported(loaded, model.dimensions, out)
+    write_imported(loaded_model, model.dimensions, out)
 
 
 def _find_model(path: str) -> Path:

@@ -1,4 +1,4 @@
-"""TVM's runtime for an exported folder: the installed one, or that of wheels."""
+"""TVM's runtime for an exported folder: the installed one, or one from wheels."""
 
 import hashlib
 import re
@@ -22,17 +22,17 @@ _LIBRARIES: Final = {
 """The libraries of each distribution, by their paths in it."""
 _HEADERS: Final = "tvm_ffi/include/"
 _LARGEST: Final = 64 << 20
-"""Bytes of a file that is taken out of a wheel."""
+"""Maximum size of a file that is extracted from a wheel."""
 _TAG: Final = "manylinux_2_28"
-"""The platform that wheels are asked for by; those for older systems have this tag, too."""
+"""Platform tag of the download command; wheels for older systems have this tag, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFiles:
-    """Where the runtime lies."""
+    """Paths of the files of the runtime."""
 
     libraries: tuple[Path, ...]
-    """Shared libraries, each under the name that the folder has it by."""
+    """Shared libraries, with their names in the folder."""
     headers: Path
     """Folder of the headers."""
     licences: Mapping[str, Path]
@@ -70,15 +70,15 @@ def list_licences(package: str) -> Iterator[tuple[str, Path]]:
 def unpack_wheels(
     machine: str, versions: Mapping[str, str], given: Sequence[Path], to: Path
 ) -> RuntimeFiles:
-    """Take the runtime for an architecture out of wheels.
+    """Extract the runtime for an architecture from wheels.
 
     Args:
         machine: The architecture, such as `aarch64`.
         versions: The version of each distribution that is needed.
-        given: Wheels, or folders that have them.
+        given: Wheels, or folders with wheels.
         to: A new folder.
 
-    Raises SetupError where a wheel is missing, with the command that downloads it, and
+    Raises SetupError if a wheel is missing, with the command that downloads it, and
     PackageError for one that is damaged.
     """
     wheels = list(_list_wheels(given))
@@ -125,8 +125,8 @@ def _is_licence(name: str) -> bool:
     return "licenses" in path.parts and path.suffix in {"", ".txt", ".md"}
 
 
-def _list_wheels(given: Sequence[Path]) -> Iterator[Path]:
-    for path in given:
+def _list_wheels(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
         if path.is_dir():
             yield from sorted(path.glob("*.whl"))
         elif path.is_file():
@@ -155,17 +155,17 @@ def _unpack_wheel(wheel: Path, libraries: set[str], to: Path) -> tuple[list[str]
 
 
 def _extract_files(wheel: Path, file: BinaryIO, libraries: set[str], to: Path) -> list[str]:
-    """Extract what is needed of a wheel; return the names."""
+    """Extract libraries, headers and licences; return their names."""
     with zipfile.ZipFile(file) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
-        taken = [
+        selected_names = [
             name
             for name in names
             if name in libraries or name.startswith(_HEADERS) or _is_licence(name)
         ]
-        if missing := sorted(libraries - set(taken)):
+        if missing := sorted(libraries - set(selected_names)):
             raise PackageError(f"{wheel}: {missing[0]} is missing")
-        for name in taken:
+        for name in selected_names:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
                 raise PackageError(f"{wheel}: {name!r} leads out of it")
@@ -174,4 +174,4 @@ def _extract_files(wheel: Path, file: BinaryIO, libraries: set[str], to: Path) -
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             with archive.open(name) as source, (to / name).open("wb") as out:
                 shutil.copyfileobj(source, out)
-    return taken
+    return selected_names

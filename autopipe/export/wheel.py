@@ -1,4 +1,4 @@
-"""Builds the wheel `autopipe-run`: what opens packages with NumPy alone.
+"""Build the wheel `autopipe-run`, which opens packages with NumPy alone.
 
 It has `autopipe/runtime` as the package `autopipe_runtime`, and in its folder `lib` the C library
 and TVM's runtime. The same compiler and TVM give the same bytes.
@@ -26,9 +26,9 @@ _NAME: Final = "autopipe_run"
 _MODULE: Final = "autopipe_runtime"
 _NUMPY: Final = "numpy>=1.24"
 _SERVER: Final = 'extra == "serve"'
-"""The mark of what `serve.py` needs, among the requirements of autopipe."""
+"""Marker of the requirements of `serve.py`, among those of autopipe."""
 _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
-"""The first time that a zip file can state."""
+"""The earliest time of the zip format."""
 
 
 def build_wheel(to: Path) -> Path:
@@ -62,13 +62,13 @@ def build_wheel(to: Path) -> Path:
 
 
 def write_runtime(to: Path, machine: str) -> None:
-    """Write the libraries, and which TVM they are of. Raises what `build_wheel` does."""
+    """Write the libraries and their versions. Raises the errors of `build_wheel`."""
     write_libraries(to, machine, find_installed_runtime(read_installed_runtime()))
     digests = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(to.iterdir())
     }
-    stated = {"versions": read_installed_runtime(), "sha256": digests}
-    (to / RUNTIME).write_text(pretty(stated), encoding="utf-8")
+    document = {"versions": read_installed_runtime(), "sha256": digests}
+    (to / RUNTIME).write_text(pretty(document), encoding="utf-8")
 
 
 def _read_modules() -> dict[str, bytes]:

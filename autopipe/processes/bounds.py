@@ -1,4 +1,4 @@
-"""What bounds a process: memory, time of processors, sizes of files. A lower bound always stays."""
+"""Resource limits of a process: memory, processor time, file sizes. They are never raised."""
 
 import resource
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def lower_limit(kind: int, value: int) -> None:
-    """Lower a bound of this process, which it could raise again."""
+    """Lower a soft limit of this process."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (find_lowest_limit(value, hard), hard))
 
 
 @contextmanager
 def lower_limit_within(kind: int, value: int) -> Iterator[None]:
-    """Lower a bound of this process for a while."""
+    """Lower a soft limit of this process temporarily."""
     before = resource.getrlimit(kind)
     resource.setrlimit(kind, (find_lowest_limit(value, *before), before[1]))
     try:
@@ -24,7 +24,7 @@ def lower_limit_within(kind: int, value: int) -> Iterator[None]:
 
 
 def limit_address_space(memory: int) -> None:
-    """Keep this process to that many bytes of addresses more than it has, for good."""
+    """Limit the address space of this process to `memory` bytes beyond the present, permanently."""
     limit = find_lowest_limit(
         measure_address_space() + memory, resource.getrlimit(resource.RLIMIT_AS)[1]
     )
@@ -33,24 +33,24 @@ def limit_address_space(memory: int) -> None:
 
 @contextmanager
 def limit_data_within(memory: int) -> Iterator[None]:
-    """Keep this process to that many bytes of its own more than it has, for a while."""
+    """Limit the data segment of this process to `memory` bytes beyond the present, temporarily."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     with lower_limit_within(resource.RLIMIT_DATA, pages * resource.getpagesize() + memory):
         yield
 
 
 def measure_address_space() -> int:
-    """Return how many bytes of addresses this process has."""
+    """Return the size of the address space of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * resource.getpagesize()
 
 
 def first_to_go() -> None:
-    """Have the system end this process before others where its memory runs out."""
+    """Make this process the first that the OOM killer ends."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def find_lowest_limit(value: int, *limits: int) -> int:
-    """Return the lowest of some bounds, of which each may be none."""
+    """Return the minimum of some limits, ignoring infinite ones."""
     return min([value, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])

@@ -1,6 +1,6 @@
-"""A function in a program of its own: one JSON request in, one JSON answer out.
+"""Call a function in a child program: one JSON request in, one JSON answer out.
 
-For work that may crash, spin or leave state behind: reference runtimes, contenders, packages.
+For work that may crash, spin or leave state behind: reference runtimes, competitors, packages.
 """
 
 import json
@@ -25,59 +25,57 @@ from autopipe.processes.start import open_parent_link, program
 Answer = Mapping[str, Any]
 
 _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
-"""From 1.29 on, importing onnxruntime uploads what it learns, unless this is set before."""
+"""From 1.29 on, importing onnxruntime uploads telemetry, unless this is set before."""
 
 
 class _WaitingProgram(NamedTuple):
     process: "subprocess.Popen[bytes]"
     link: Link
     printed: IO[bytes]
-    """What it prints."""
+    """The file of its output."""
 
 
 _AHEAD: Final[dict[str, _WaitingProgram]] = {}
-"""Programs that are started, by the module that they run, and have no request yet."""
+"""Started programs without a request, by module."""
 
 
 @contextmanager
 def start_ahead(module: str) -> Iterator[None]:
-    """Start the program of a module at once, so that its imports do not wait for the request.
+    """Start the program of a module now, so that its imports overlap with preparing the request.
 
-    The next `run_module` of the module takes it. One that nobody took is ended.
+    The next `run_module` of the module uses it. An unused one is ended.
     """
     _AHEAD[module] = _start_program(module)
     try:
         yield
     finally:
         if module in _AHEAD:
-            unused = _AHEAD.pop(module)
-            unused.link.close()
-            end_process(unused.process, group=False)
-            unused.printed.close()
+            waiting = _AHEAD.pop(module)
+            waiting.link.close()
+            end_process(waiting.process, group=False)
+            waiting.printed.close()
 
 
 def _start_program(module: str) -> _WaitingProgram:
-    printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
     try:
-        return _WaitingProgram(
-            *program(module, printed, more=_NO_TELEMETRY, session=False), printed
-        )
+        return _WaitingProgram(*program(module, output, more=_NO_TELEMETRY, session=False), output)
     except BaseException:
-        printed.close()
+        output.close()
         raise
 
 
 def run_module(
     module: str, request: Mapping[str, object], *, timeout: float | None = None
 ) -> Answer:
-    """Run `python -m module` on a request and return what it answers.
+    """Run `python -m module` on a request and return its answer.
 
-    Raises the AutopipeError the child raised; StageError where it crashed, broke, or took longer
-    than `timeout` seconds; StoreError where a disk or a limit refused something.
+    Raises the AutopipeError of the child; StageError if it crashed, broke, or took longer than
+    `timeout` seconds; StoreError for an error of the disk or of a limit.
     """
-    started = _AHEAD.pop(module) if module in _AHEAD else _start_program(module)
-    process, link, printed = started
-    with printed:
+    waiting = _AHEAD.pop(module) if module in _AHEAD else _start_program(module)
+    process, link, output = waiting
+    with output:
         try:
             line = _receive_answer(process, link, request, timeout)
         except (TimeoutError, subprocess.TimeoutExpired):
@@ -88,26 +86,26 @@ def run_module(
             link.close()
             status = end_process(process, group=False)
         if status:
-            last = _read_last_line(printed.fileno())
+            last = _read_last_line(output.fileno())
             raise _to_error(failure.describe_ended(status, last), last)
-    found, failed = failure.decode_answer(line or b"")
-    if failed is None and not isinstance(found, dict):
-        failed = failure.describe_garbled()
-    if failed is not None:
-        raise _to_error(failed)
-    return dict(found)
+    answer, failure_report = failure.decode_answer(line or b"")
+    if failure_report is None and not isinstance(answer, dict):
+        failure_report = failure.describe_garbled()
+    if failure_report is not None:
+        raise _to_error(failure_report)
+    return dict(answer)
 
 
 def serve_request(function: Callable[[Answer], Answer]) -> None:
-    """Answer the one request, as the main program of a child."""
+    """Answer one request, as the main program of a child."""
     link = open_parent_link()
     try:
         line = failure.encode_answer(function(json.loads(link.receive())))
-    except Exception as error:  # noqa: BLE001 - the parent is told
+    except Exception as error:  # noqa: BLE001 - reported to the parent
         line = failure.encode_failure(failure.describe_refused(error))
     link.write(line)
     sys.stdout.flush()
-    os._exit(0)  # nothing is left to do: TVM's library takes 0.1 s to be taken down
+    os._exit(0)  # skips the destructors of TVM's library, which take 0.1 s
 
 
 def _receive_answer(
@@ -116,34 +114,34 @@ def _receive_answer(
     request: Mapping[str, object],
     timeout: float | None,
 ) -> bytes | None:
-    """Return what a process answers before it ends; null if nothing.
+    """Send the request and return the answer of a process; None if it ends without one.
 
     Raises TimeoutError or TimeoutExpired, and TooLong.
     """
     end = math.inf if timeout is None else time.monotonic() + timeout
     line = None
-    with suppress(EOFError):  # how it ends says why
+    with suppress(EOFError):  # its exit status is the reason
         link.send(request, end - time.monotonic())
         line = link.receive(end - time.monotonic())
     process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
     return line
 
 
-def _to_error(failed: Failure, last: str = "") -> AutopipeError:
-    """Return what is raised here for it; `last` is the last line that was printed."""
+def _to_error(report: Failure, last: str = "") -> AutopipeError:
+    """Convert a failure to an error; `last` is the last line of the output."""
     if words := refusal.find_refusal(last):
         return StoreError(f"{refusal.find_temporary_folder()}: {words}")
-    match failed.how:
+    match report.how:
         case How.REFUSED:
-            return failed.error()
+            return report.error()
         case How.RAISED:
-            return StageError(f"broke: {failed.message.splitlines()[-1]}")
+            return StageError(f"broke: {report.message.splitlines()[-1]}")
         case How.ENDED:
             return StageError(f"broke: {last}")
         case How.HUNG | How.GARBLED:
-            return StageError(f"gave {failed.message}")
+            return StageError(f"gave {report.message}")
         case _:
-            return StageError(failed.message)
+            return StageError(report.message)
 
 
 def _read_last_line(descriptor: int) -> str:

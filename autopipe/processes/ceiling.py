@@ -1,4 +1,4 @@
-"""A ceiling on what a process of ours may take of the machine's memory."""
+"""A limit on the memory of autopipe's processes."""
 
 import resource
 from pathlib import Path
@@ -10,23 +10,23 @@ from autopipe.processes.bounds import find_lowest_limit, first_to_go
 _CUDA: Final = Path("/dev/nvidiactl")
 
 _LEFT: Final = 8
-"""One part in so many of the machine's memory is left to others."""
+"""One eighth of the machine's memory is left to other processes."""
 
 _LEAST: Final = 2**30
 
 
 def ceiling() -> int:
-    """Return how many bytes of its own a process of ours may have."""
+    """Return the memory limit of a process in bytes."""
     return max(_LEAST, available() - available() // _LEFT)
 
 
 def hold(limit: int) -> int:
-    """Keep this process, and each that it starts, to so many bytes of its own; return how many.
+    """Limit the data segments of this process and its children; return the effective limit.
 
-    A limit that is lower already stays. Files that are mapped and addresses that are only reserved,
-    of which LLVM takes many, do not count. Beyond it, memory is refused, which ends this process
-    and no other; and where the whole machine runs out, the system ends this one first. That is all
-    there is beside a GPU, whose driver maps what it never uses.
+    A lower limit stays. Mapped files and reserved addresses, of which LLVM has many, do not count.
+    Beyond the limit, allocations fail, which ends only this process; if the machine runs out of
+    memory, the OOM killer ends this process first. Only the latter holds with a GPU, whose driver
+    maps memory that it never uses.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = find_lowest_limit(limit, soft, hard)

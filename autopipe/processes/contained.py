@@ -1,7 +1,7 @@
-"""Work in a forked child, so that a crash, a hang or hunger for memory of it ends there.
+"""Run work in a forked child, which contains crashes, hangs and memory overruns.
 
-A child answers one request after the other. It is forked when it is first asked, from all that
-this process knows by then, and again after it ended. Fork only while there is a single thread.
+A child answers one request after the other. It is forked at the first request, with the state of
+this process at that time, and again after it ended. Fork only while there is a single thread.
 """
 
 import gc
@@ -28,28 +28,28 @@ SECONDS = 120.0
 """After which work that has not answered counts as hung."""
 
 MEMORY = 16 << 30
-"""Bytes that work may take beyond what the process it was forked from holds."""
+"""Memory limit of work in bytes, beyond that of the parent process at the fork."""
 
 _LONGEST: Final = 500
-"""Characters of an error that are worth keeping."""
+"""Maximum length of an error."""
 
 _LAST_WORDS: Final = 2.0
-"""Seconds that a process gets to say where it hangs."""
+"""Seconds that a hung process has to print its stack."""
 
 _OURS: Final = re.compile(r'\n  File "\S*contained\.py", line \d+ in _serve_requests\n')
-"""Where a stack that faulthandler has written goes on with what every child has."""
+"""The first stack frame of faulthandler that is common to all children."""
 
 Handler = Callable[[Any], Any]
 """Answers a request; both are JSON values."""
 
 
 class Failed(StageError):  # noqa: N818 - says what happened
-    """Work in a child crashed, hung, took too much memory or raised something."""
+    """Work in a child crashed, hung, exceeded its memory or raised an exception."""
 
-    def __init__(self, found: Failure, log: str = "") -> None:
-        """Take how it ended, and the end of what it printed."""
-        super().__init__(found.message)
-        self.how = found.how
+    def __init__(self, report: Failure, log: str = "") -> None:
+        """Store the failure, and the end of the output."""
+        super().__init__(report.message)
+        self.how = report.how
         self.log = log
 
 
@@ -64,56 +64,56 @@ class Child:
         memory: int | None = None,
         bounded: bool = True,
     ) -> None:
-        """Fork nothing yet; `begin` is called in the child and returns what answers there.
+        """Configure the child without forking; `begin` is called in it and returns its handler.
 
-        `seconds` and `memory` take the place of `SECONDS` and `MEMORY`. What touches a GPU cannot
-        be `bounded`: CUDA reserves addresses for all memory there is.
+        `seconds` and `memory` replace `SECONDS` and `MEMORY`. Work on a GPU cannot be `bounded`:
+        CUDA reserves addresses for all memory there is.
         """
         self._begin = begin
         self.seconds = SECONDS if seconds is None else seconds
-        """How long an answer may take."""
+        """Time limit of an answer."""
         self.memory = (memory or MEMORY) if bounded else None
-        """Bytes it may take; null for any number."""
+        """Memory limit in bytes; None for no limit."""
         self._process: Forked
         self._link: Link | None = None
         self._printed: Printed
 
     @property
     def alive(self) -> bool:
-        """Whether the process that answered last is still there."""
+        """Whether the child process exists."""
         return self._link is not None
 
     @property
     def link(self) -> Link:
-        """What it is talked to over; it can be read when there is an answer, or will be none."""
-        assert self._link is not None  # noqa: S101 - it was told something
+        """The link to the child; readable when there is an answer, or the child ended."""
+        assert self._link is not None  # noqa: S101 - it has a request
         return self._link
 
     def ask(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer. Raises Failed; the next request then finds a sound child.
+        """Send a request and return the answer. Raises Failed; the next request then forks anew.
 
-        Raises StoreError for what a disk or a limit refused: that is no failure of the work.
+        Raises StoreError for an error of the disk or of a limit, which is no failure of the work.
         """
         self.tell(request)
         return self.answer()
 
     def tell(self, request: object = None) -> None:
-        """Have the child begin with an answer. Raises Failed where it does not even listen."""
+        """Send a request without waiting for the answer. Raises Failed if the child hangs."""
         link = self._link or self._fork_child()
-        with suppress(EOFError):  # it has ended, which is noticed when it owes an answer
+        with suppress(EOFError):  # it has ended, which `answer` notices
             try:
                 link.send(request, self.seconds)
             except TimeoutError:
                 raise self._end_hung_child(link) from None
 
     def answer(self, *, late: bool = False) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer to what it was told last. Raises as `ask`.
+        """Return the answer to the last request. Raises the errors of `ask`.
 
-        One that is `late` has had its time, and answers at once or counts as hung.
+        With `late`, its time is over: it answers at once or counts as hung.
         """
         link = self.link
         try:
-            found, failed = failure.decode_answer(link.receive(0.0 if late else self.seconds))
+            answer, report = failure.decode_answer(link.receive(0.0 if late else self.seconds))
         except TimeoutError:
             raise self._end_hung_child(link) from None
         except EOFError:
@@ -121,15 +121,15 @@ class Child:
             raise _to_error(failure.describe_ended(status, log), log) from None
         except TooLong:
             raise Failed(failure.describe_garbled(), self._end_child(link)[1]) from None
-        if failed is None:
-            return found
+        if report is None:
+            return answer
         log = self._printed.pass_on()
-        if failed.how is How.HUNGRY:
+        if report.how is How.HUNGRY:
             self.close()
-        raise _to_error(failed, log)
+        raise _to_error(report, log)
 
     def twice(self, request: object = None) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer, at the second attempt if the first fails. Raises Failed."""
+        """Return the answer, retrying once after a failure. Raises Failed."""
         try:
             return self.ask(request)
         except Failed:
@@ -162,12 +162,12 @@ class Child:
         return ours
 
     def _end_hung_child(self, link: Link) -> Failed:
-        """End a child that hangs, which prints its stack first."""
+        """End a hung child after it printed its stack."""
         ask_to_end(self._process, signal.SIGABRT, _LAST_WORDS)
         return Failed(failure.describe_hung(self.seconds), self._end_child(link)[1])
 
     def _end_child(self, link: Link) -> tuple[int, str]:
-        """End the child and what it started; return its exit status and what it printed."""
+        """End the child and its process group; return its exit status and output."""
         link.close()
         self._link = None
         status = end_process(self._process)
@@ -176,14 +176,14 @@ class Child:
         return status or 0, _OURS.split(log)[0]
 
 
-def _to_error(failed: Failure, log: str) -> StageError | StoreError:
-    """Return how work failed; native code that cannot write says so in what it prints."""
-    if failed.how is How.HUNGRY:
-        return Failed(replace(failed, message=refusal.OUT_OF_MEMORY), log)
-    failed = replace(failed, message=failed.message[-_LONGEST:])
-    words = refusal.find_refusal(f"{failed.message}\n{log}")
+def _to_error(report: Failure, log: str) -> StageError | StoreError:
+    """Convert a failure to an error; the output tells if native code could not write."""
+    if report.how is How.HUNGRY:
+        return Failed(replace(report, message=refusal.OUT_OF_MEMORY), log)
+    report = replace(report, message=report.message[-_LONGEST:])
+    words = refusal.find_refusal(f"{report.message}\n{log}")
     return (
-        StoreError(f"{refusal.find_temporary_folder()}: {words}") if words else Failed(failed, log)
+        StoreError(f"{refusal.find_temporary_folder()}: {words}") if words else Failed(report, log)
     )
 
 
@@ -192,7 +192,7 @@ def _serve_requests(begin: Callable[[], Handler], memory: int | None, link: Link
     first_to_go()
     if memory is not None:
         limit_address_space(memory)
-    gc.freeze()  # what the parent made stays; searching through it again takes time
+    gc.freeze()  # objects of the parent are not scanned again
     handler: Handler | None = None
     try:
         while True:
@@ -200,10 +200,10 @@ def _serve_requests(begin: Callable[[], Handler], memory: int | None, link: Link
             try:
                 handler = handler or begin()
                 line = failure.encode_answer(handler(request))
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it ends here
-                with suppress(OSError):  # the disk that it is about may be where it is printed
+            except BaseException as error:  # noqa: BLE001 - all errors are reported
+                with suppress(OSError):  # the output may be on the full disk
                     traceback.print_exception(error)
                 line = failure.encode_failure(failure.describe_raised(error))
             link.write(line)
-    except (EOFError, OSError):  # nobody listens
+    except (EOFError, OSError):  # the parent closed the link
         return

@@ -1,4 +1,4 @@
-"""Ends a child, with all that it has started."""
+"""Ends a child process and its process group."""
 
 import os
 import signal
@@ -13,16 +13,16 @@ Process = Forked | subprocess.Popen[bytes]
 def end_process(
     process: Process, *, patience: float | None = None, group: bool = True
 ) -> int | None:
-    """Kill a process, and its group if it has one of its own; return its exit status.
+    """Kill a process, and with `group` its process group; return its exit status.
 
-    One that had ended by itself keeps its status, and what it has left running ends all the same.
-    None where the kernel does not let go of it for so many seconds.
+    A process that has ended keeps its status, and its process group is killed all the same. None
+    if the kernel does not end it within `patience` seconds.
     """
-    ended = process.poll() is not None
+    has_ended = process.poll() is not None
     with suppress(ProcessLookupError):
         if group:
             os.killpg(process.pid, signal.SIGKILL)
-        elif not ended:
+        elif not has_ended:
             os.kill(process.pid, signal.SIGKILL)
     try:
         return process.wait(patience)
@@ -31,7 +31,7 @@ def end_process(
 
 
 def ask_to_end(process: Process, number: signal.Signals, patience: float) -> None:
-    """Send a process a signal that it may still answer, and give it so many seconds."""
+    """Send a signal to a process and wait up to `patience` seconds for its end."""
     if process.poll() is None:
         with suppress(subprocess.TimeoutExpired):
             os.kill(process.pid, number)

@@ -1,4 +1,4 @@
-"""How a child failed: found out, told across processes and worded here, and nowhere else."""
+"""Failures of child processes: detection, serialization and messages."""
 
 import json
 import traceback
@@ -25,38 +25,38 @@ class How(StrEnum):
     ENDED = "ended"
     """It ended by itself, and owed an answer."""
     HUNG = "hung"
-    """It gave no answer in time."""
+    """It did not answer in time."""
     HUNGRY = "out of memory"
     """It was refused memory."""
     RAISED = "raised"
-    """It raised what nobody expected."""
+    """It raised an unexpected exception."""
     REFUSED = "refused"
-    """It raised an error of ours: this is what was to be found out."""
+    """It raised an AutopipeError, which is its result."""
     GARBLED = "garbled"
-    """It gave an answer that is none."""
+    """It gave an invalid answer."""
     KNOWN = "known"
     """It failed in earlier runs, and was not tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a child failed, and what else is known of it."""
+    """The failure of a child."""
 
     how: How
     message: str
-    """In a line, for people."""
+    """Description in one line."""
     kind: str = ""
-    """The class of what was raised; of an error of ours, the one in `autopipe.errors`."""
+    """The class of the exception; of an AutopipeError, the one in `autopipe.errors`."""
     text: str = ""
-    """What it said of itself."""
+    """The message of the exception."""
     trace: str = ""
-    """The traceback of what nobody expected."""
+    """The traceback of an unexpected exception."""
     status: int = 0
-    """With which the child ended, negative for a signal; 0 where it did not."""
+    """Exit status of the child, negative for a signal; 0 if it did not end."""
 
     @property
     def ending(self) -> str:
-        """Say with what the child ended."""
+        """Format the signal or exit status."""
         return Signals(-self.status).name if self.status < 0 else f"status {self.status}"
 
     def error(
@@ -64,15 +64,15 @@ class Failure:
         kinds: Mapping[str, type[AutopipeError]] | None = None,
         otherwise: type[AutopipeError] = StageError,
     ) -> AutopipeError:
-        """Return the error of ours that was raised; `kinds` are those it may be, by name."""
-        known: object = (vars(errors) if kinds is None else kinds).get(self.kind)
-        if isinstance(known, type) and issubclass(known, AutopipeError):
-            return known(self.message)
+        """Rebuild the AutopipeError that was raised; `kinds` are the allowed classes, by name."""
+        error_class: object = (vars(errors) if kinds is None else kinds).get(self.kind)
+        if isinstance(error_class, type) and issubclass(error_class, AutopipeError):
+            return error_class(self.message)
         return otherwise(self.message)
 
 
 def describe_raised(error: BaseException) -> Failure:
-    """Return what was raised, for those to whom anything that is raised is a failure of the work.
+    """Describe an exception, where any exception is a failure of the work.
 
     Called in the child, as is `describe_refused`.
     """
@@ -84,46 +84,46 @@ def describe_raised(error: BaseException) -> Failure:
 
 
 def describe_refused(error: BaseException) -> Failure:
-    """Return what was raised, for those who raise errors of ours again."""
+    """Describe an exception, where an AutopipeError is raised again in the parent."""
     if isinstance(error, StageError):
         return describe_own_error(refusal.to_refusal_error(error) or error)
     if isinstance(error, AutopipeError):
         return describe_own_error(error)
-    found = None if refusal.explain_memory_error(error) else refusal.to_store_error(error)
-    return describe_own_error(found) if found else describe_raised(error)
+    store_error = None if refusal.explain_memory_error(error) else refusal.to_store_error(error)
+    return describe_own_error(store_error) if store_error else describe_raised(error)
 
 
-def describe_ended(status: int, printed: str = "", used: Used | None = None) -> Failure:
-    """Return how a child failed that has ended without an answer, after the last it printed."""
-    if missing := refusal.explain_memory_refusal(printed):
+def describe_ended(status: int, output: str = "", usage: Used | None = None) -> Failure:
+    """Describe a child that ended without an answer, by its status and the end of its output."""
+    if missing := refusal.explain_memory_refusal(output):
         return Failure(How.HUNGRY, missing, status=status)
     if status < 0:
-        return Failure(How.CRASHED, describe_kill(-status, used), status=status)
+        return Failure(How.CRASHED, describe_kill(-status, usage), status=status)
     return Failure(How.ENDED, f"ended by itself, with status {status}", status=status)
 
 
 def describe_hung(seconds: float) -> Failure:
-    """Return the failure of a child that was given so many seconds."""
+    """Describe a child that exceeded its time limit."""
     return Failure(How.HUNG, f"no answer within {seconds:g} s")
 
 
 def describe_garbled() -> Failure:
-    """Return the failure of a child whose answer makes no sense."""
+    """Describe a child with an invalid answer."""
     return Failure(How.GARBLED, "an answer that cannot be read")
 
 
 def encode_answer(value: object) -> bytes:
-    """Return the line that says what a child has found. Raises as `encode_message`."""
+    """Encode the result of a child as a line. Raises the errors of `encode_message`."""
     return encode_message({"ok": value})
 
 
 def encode_failure(failure: Failure) -> bytes:
-    """Return the line that says how a child has failed."""
+    """Encode the failure of a child as a line."""
     return encode_message({"failed": asdict(failure)})
 
 
 def decode_answer(line: bytes) -> tuple[Any, Failure | None]:
-    """Return what a child has found, or how it has failed; its work may have it say anything."""
+    """Decode the result or the failure of a child; the line is not trusted."""
     try:
         return split_answer(json.loads(line))
     except (ValueError, RecursionError):
@@ -131,20 +131,20 @@ def decode_answer(line: bytes) -> tuple[Any, Failure | None]:
 
 
 def split_answer(message: object) -> tuple[Any, Failure | None]:
-    """Return what `decode_answer` does, of a message that was read already."""
-    said = message if isinstance(message, dict) else {}
-    if "ok" in said:
-        return said["ok"], None
+    """Split a parsed message like `decode_answer`."""
+    parts = message if isinstance(message, dict) else {}
+    if "ok" in parts:
+        return parts["ok"], None
     try:
-        found = said["failed"]
-        message, kind, text, trace = (str(found[name]) for name in _TEXTS)
-        return None, Failure(How(found["how"]), message, kind, text, trace, int(found["status"]))
+        fields = parts["failed"]
+        message, kind, text, trace = (str(fields[name]) for name in _TEXTS)
+        return None, Failure(How(fields["how"]), message, kind, text, trace, int(fields["status"]))
     except (ValueError, TypeError, LookupError):
         return None, describe_garbled()
 
 
 def describe_own_error(error: AutopipeError) -> Failure:
-    """Return an error of ours as it is told."""
+    """Describe an AutopipeError."""
     kind = next(
         class_.__name__ for class_ in type(error).__mro__ if hasattr(errors, class_.__name__)
     )

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as exceptions, and the exit code of whatever ends a run."""
+"""Ctrl-C, SIGTERM and SIGHUP as exceptions, and the exit code of a run."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """Somebody wants this process to end; not an error, so nothing but `main` catches it."""
+    """A signal ends this process; not an Exception, so that only `main` catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__("interrupted")
@@ -23,9 +23,9 @@ class Interrupted(BaseException):
 
 @contextmanager
 def raise_on_signals() -> Iterator[None]:
-    """Raise Interrupted at the first signal inside; the second ends the process at once.
+    """Raise Interrupted at the first signal; the second one ends the process at once.
 
-    A SIGHUP that is ignored, as below `nohup`, stays so.
+    An ignored SIGHUP, as under `nohup`, stays ignored.
     """
     before = {
         number: signal.signal(number, _raise_interrupted) for number in _list_handled_signals()
@@ -38,24 +38,24 @@ def raise_on_signals() -> Iterator[None]:
 
 
 def format_resume_command(arguments: Sequence[str]) -> str:
-    """Say how to go on with the command that was interrupted; nothing of a run has to be undone."""
+    """Format the command that resumes an interrupted one."""
     again = "resume with" if arguments[:1] == ["run"] else "again with"
     return f"{again}: {shlex.join(['autopipe', *arguments])}"
 
 
 def find_exit_code(error: BaseException) -> int:
-    """Return the exit code a command ends with; 70 for a bug."""
+    """Return the exit code for an error; 70 for a bug."""
     if isinstance(error, KeyboardInterrupt):
         return 128 + signal.SIGINT
     if isinstance(error, Interrupted):
         return error.exit_code
-    found = refusal.to_final_error(error)
-    return 70 if found is None else found.exit_code
+    final_error = refusal.to_final_error(error)
+    return 70 if final_error is None else final_error.exit_code
 
 
 def _list_handled_signals() -> list[signal.Signals]:
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [number for number in _SIGNALS if not (ignored and number == signal.SIGHUP)]
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in _SIGNALS if not (is_ignored and number == signal.SIGHUP)]
 
 
 def _raise_interrupted(number: int, _frame: FrameType | None) -> None:

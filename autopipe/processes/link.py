@@ -1,4 +1,4 @@
-"""What two processes talk over: each line is a JSON value, read and written within bounds."""
+"""A socket between two processes: lines of JSON, with limits on size and time."""
 
 import json
 import math
@@ -11,43 +11,43 @@ from contextlib import suppress
 from typing import Final
 
 MOST: Final = 1 << 30
-"""Bytes of a message, where its reader knows no better: a model without its weights is smaller."""
+"""Default maximum bytes of a message: a model without its weights is smaller."""
 
 _AT_ONCE: Final = 1 << 16
 """Bytes that are read at a time."""
 
 _LONGEST_WAIT: Final = 1e6
-"""Seconds that the kernel is asked to wait at most, for which it has a whole number."""
+"""Maximum timeout of a `poll` in seconds, which the kernel stores as an integer."""
 
 
 class TooLong(ValueError):  # noqa: N818 - says what is wrong
-    """A message has more bytes than its reader takes."""
+    """A message exceeds the size limit of its reader."""
 
 
 class Link:
-    """One end of it.
+    """One end of a link.
 
-    Only `poll`, `read` and `write` are called, which a process that is confined may do as well.
+    It only calls `poll`, `read` and `write`, which seccomp allows in a confined process.
     Use it in one thread at a time.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Take over the descriptor of an end of a socket."""
+        """Take ownership of the descriptor of a socket."""
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._rest = b""
         self.closed = False
 
     def fileno(self) -> int:
-        """Return the descriptor; it is readable when the other has something to say, or is gone."""
+        """Return the descriptor; it is readable when there is a message, or the peer is gone."""
         return self._descriptor
 
     def send(self, message: object, seconds: float = math.inf) -> None:
-        """Write a message. Raises EOFError where the other end is closed, and TimeoutError."""
+        """Write a message. Raises EOFError if the other end is closed, and TimeoutError."""
         self.write(encode_message(message), seconds)
 
     def write(self, line: bytes, seconds: float = math.inf) -> None:
-        """Write what `encode_message` has made of a message. Raises as `send`."""
+        """Write an encoded message. Raises the errors of `send`."""
         rest, end = memoryview(line), time.monotonic() + seconds
         while rest:
             self._wait_for_event(select.POLLOUT, end)
@@ -58,23 +58,23 @@ class Link:
                     raise EOFError from None
 
     def receive(self, seconds: float = math.inf, most: int = MOST) -> bytes:
-        """Read a message, still as text.
+        """Read an encoded message.
 
-        Raises EOFError where the other end is closed, TimeoutError after so many seconds, and
-        TooLong for one of more than so many bytes.
+        Raises EOFError if the other end is closed, TimeoutError after `seconds`, and TooLong for
+        one of more than `most` bytes.
         """
         end = time.monotonic() + seconds
-        found = bytearray(self._rest)
-        while (place := found.find(b"\n", max(0, len(found) - _AT_ONCE))) < 0:
-            if len(found) > most:
+        buffer = bytearray(self._rest)
+        while (place := buffer.find(b"\n", max(0, len(buffer) - _AT_ONCE))) < 0:
+            if len(buffer) > most:
                 raise TooLong(f"more than {most} bytes")
             self._wait_for_event(select.POLLIN, end)
-            found += self._read()
-        self._rest = bytes(found[place + 1 :])
-        return bytes(found[:place])
+            buffer += self._read()
+        self._rest = bytes(buffer[place + 1 :])
+        return bytes(buffer[:place])
 
     def received(self) -> list[bytes]:
-        """Return the messages that are there by now. Raises EOFError after the last one."""
+        """Return the messages that have arrived. Raises EOFError after the last one."""
         *lines, self._rest = (self._rest + self._read()).split(b"\n")
         return lines
 
@@ -104,20 +104,20 @@ class Link:
 
 
 def make_link_pair() -> tuple[Link, Link]:
-    """Return two ends that are linked; give one to another process, and close it here."""
+    """Return two connected ends; pass one to another process, and close it here."""
     ours, theirs = socket.socketpair()
     return Link(ours.detach()), Link(theirs.detach())
 
 
 def wait_for_readable(links: Collection[Link], seconds: float) -> set[Link]:
-    """Wait until one of them can be read, or that long, and return those that can be."""
+    """Wait up to `seconds` until a link is readable; return the readable ones."""
     waiting = select.poll()
     for link in links:
         waiting.register(link.fileno(), select.POLLIN)
-    found = {descriptor for descriptor, _ in waiting.poll(min(seconds, _LONGEST_WAIT) * 1000)}
-    return {link for link in links if link.fileno() in found}
+    readable = {descriptor for descriptor, _ in waiting.poll(min(seconds, _LONGEST_WAIT) * 1000)}
+    return {link for link in links if link.fileno() in readable}
 
 
 def encode_message(message: object) -> bytes:
-    """Return a message as a line. Raises TypeError or ValueError for what JSON cannot say."""
+    """Encode a message as a line. Raises TypeError or ValueError for values outside JSON."""
     return json.dumps(message).encode() + b"\n"

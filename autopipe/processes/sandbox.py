@@ -1,6 +1,6 @@
-"""Work on an untrusted file in a child process that may crash, hang or hoard memory alone.
+"""Process an untrusted file in a child process, which contains crashes, hangs and memory overruns.
 
-Where the kernel has seccomp the child can start no process, write no file and open no connection.
+If the kernel has seccomp, the child cannot start processes, write files or open connections.
 """
 
 import os
@@ -25,19 +25,19 @@ _ERRORS: Final[dict[str, type[AutopipeError]]] = {
 }  # fmt: skip
 
 _LINK: Final = 3
-"""Where a child answers; all after it is closed."""
+"""Descriptor of the link in a child; later ones are closed."""
 
 _LONGEST: Final = 60_000
-"""Characters of an error."""
+"""Maximum length of an error."""
 
 _ANSWER: Final = 2**30
-"""Bytes of an answer; what is checked here is no weights."""
+"""Maximum bytes of an answer, which has no weights."""
 
 
 def run_in_sandbox(work: Callable[[], str | None], *, memory: int, seconds: int) -> str:
-    """Return what `work` returns in a forked child, limited to `memory` bytes beyond this one.
+    """Run `work` in a forked child, limited to `memory` bytes beyond this process; return its text.
 
-    Raises the `AutopipeError` that `work` raised; every other bad end is a `ModelError`.
+    Raises the `AutopipeError` of `work`; every other failure is a `ModelError`.
     """
     ours, theirs = make_link_pair()
     with warnings.catch_warnings():
@@ -51,63 +51,65 @@ def run_in_sandbox(work: Callable[[], str | None], *, memory: int, seconds: int)
     except (TimeoutError, TooLong):
         late = True
     except EOFError:
-        pass  # how it ends says why
+        pass  # its exit status is the reason
     finally:
         ours.close()
         status = end_process(process) or 0
     if line is None:
         why = failure.describe_hung(seconds) if late else failure.describe_ended(status)
         raise _to_error(why, memory, seconds)
-    found, failed = failure.decode_answer(line)
-    if failed is not None:
-        raise _to_error(failed, memory, seconds)
-    return str(found)
+    answer, report = failure.decode_answer(line)
+    if report is not None:
+        raise _to_error(report, memory, seconds)
+    return str(answer)
 
 
-def _to_error(failed: Failure, memory: int, seconds: int) -> AutopipeError:
-    """Return what is raised here for it."""
-    match failed.how:
+def _to_error(report: Failure, memory: int, seconds: int) -> AutopipeError:
+    """Convert a failure to an error."""
+    match report.how:
         case How.REFUSED:
-            return failed.error(_ERRORS, ModelError)
+            return report.error(_ERRORS, ModelError)
         case How.HUNGRY:
             return ModelError(f"the model needs more than {memory >> 20} MiB to be checked")
         case How.RAISED:
-            reason = f"{failed.kind}: {failed.text}"
+            reason = f"{report.kind}: {report.text}"
             return ModelError(f"the model cannot be checked: {reason}"[:_LONGEST])
         case How.HUNG:
             return ModelError(f"the model takes longer than {seconds} s to be checked")
-    if failed.status == -signal.SIGXCPU:
+    if report.status == -signal.SIGXCPU:
         return ModelError(f"the model takes longer than {seconds} s to be checked")
-    crash = f"signal {-failed.status}" if failed.status < 0 else "no answer"
+    crash = f"signal {-report.status}" if report.status < 0 else "no answer"
     return ModelError(f"checking the model crashed ({crash})")
 
 
 def _run_child(work: Callable[[], str | None], link: Link, memory: int, seconds: int) -> None:
-    """Do the work within limits and say how it went."""
+    """Run the work within limits and send the result."""
     os.dup2(link.fileno(), _LINK)
     link = Link(_LINK)  # made before it is confined, which refuses that
     try:
         _confine_child(memory, seconds)
         line = failure.encode_answer(_replace_surrogates(work() or ""))
-    except Exception as error:  # noqa: BLE001 - what a hostile file sets off in a parser
+    except Exception as error:  # noqa: BLE001 - a hostile file may raise anything in a parser
         line = failure.encode_failure(_describe_failure(error))
     link.write(line)
 
 
 def _describe_failure(error: Exception) -> Failure:
-    if isinstance(error, MemoryError):  # there may be none left to say more
+    if isinstance(error, MemoryError):  # there may be no memory for a message
         return Failure(How.HUNGRY, "")
-    found = (
+    report = (
         failure.describe_own_error(error)
         if isinstance(error, AutopipeError)
         else failure.describe_raised(error)
     )
-    message, text = (_replace_surrogates(value)[:_LONGEST] for value in (found.message, found.text))
-    return replace(found, message=message, text=text, trace="")
+    message, text = (
+        _replace_surrogates(value)[:_LONGEST] for value in (report.message, report.text)
+    )
+    return replace(report, message=message, text=text, trace="")
 
 
 def _replace_surrogates(text: str) -> str:
-    """Return a text that can be written down, without halves of characters."""
+    """Replace lone surrogates, which cannot be encoded."""
     return text.encode(errors="replace").decode()
 
 
@@ -115,8 +117,8 @@ def _confine_child(memory: int, seconds: int) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
-    os.closerange(_LINK + 1, os.sysconf("SC_OPEN_MAX"))  # nobody else's file or socket stays open
+    os.closerange(_LINK + 1, os.sysconf("SC_OPEN_MAX"))  # no inherited file or socket stays open
     limit_address_space(memory)
     lower_limit(resource.RLIMIT_CPU, seconds)
-    lower_limit(resource.RLIMIT_FSIZE, 0)  # what is left where there is no seccomp
+    lower_limit(resource.RLIMIT_FSIZE, 0)  # the only limit on writing without seccomp
     confine_thread()

@@ -1,8 +1,8 @@
-"""A process gives up what it does not need to read a file of strangers: Linux's seccomp.
+"""Confine a process that reads untrusted files with Linux's seccomp.
 
-From then on it can compute, read files and write to what it has open. It can start no process, open
-no file for writing, make no connection and reach no other process; what it asks for beyond that is
-refused with EPERM, as to somebody without the right to it. No library and no privilege is needed.
+A confined process can compute, read files and write to open descriptors. It cannot start processes,
+open files for writing, make connections or signal other processes: such calls fail with EPERM. This
+needs neither a library nor privileges.
 """
 
 import ctypes
@@ -42,17 +42,17 @@ Rule = list[tuple[int, int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """Numbers of system calls, which every kind of processor has its own of."""
+    """Numbers of system calls of an architecture."""
 
     arch: int
     free: tuple[int, ...]
-    """What is harmless whatever its arguments: reading, memory, clocks, threads, own state."""
+    """Calls allowed with any arguments: reading, memory, clocks, threads, own state."""
     opens: tuple[tuple[int, int], ...]
-    """What opens files, and which argument has the flags."""
+    """Calls that open files, and the position of their flags."""
     clone: int
     clone3: int
     kills: tuple[int, ...]
-    """What sends a signal to the process that is the first argument."""
+    """Calls that signal the process of the first argument."""
     prlimit: int
     prctl: int
     ioctl: int
@@ -92,7 +92,7 @@ _MACHINES: Final = {
 }  # fmt: skip
 
 _FCNTL: Final = (0, 1, 2, 3, 4, 1030)
-"""F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC: what concerns descriptors alone."""
+"""F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC: these affect only descriptors."""
 
 
 class _Program(ctypes.Structure):
@@ -100,10 +100,10 @@ class _Program(ctypes.Structure):
 
 
 def confine_thread() -> bool:
-    """Take from this thread, and from all it starts, what reading does not need, for good.
+    """Confine this thread, and all threads that it starts, permanently.
 
-    Call it while there is no other thread. Return whether it is so: kernels without seccomp, other
-    kinds of processors and other systems have no such thing.
+    Call it while there is no other thread. Returns whether it is confined: not on kernels without
+    seccomp, other architectures and other systems.
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None or platform.system() != "Linux":
@@ -119,7 +119,7 @@ def confine_thread() -> bool:
 
 
 def works() -> bool:
-    """Return whether a process can be confined here, which a child of this one tries."""
+    """Return whether seccomp works on this machine, by trying it in a child."""
     child = os.fork()
     if child == 0:
         try:
@@ -130,14 +130,14 @@ def works() -> bool:
 
 
 def check_seccomp(_argument: object, _emit: object) -> str:
-    """Say, for `doctor`, that processes can be confined. Raises SetupError where they cannot."""
+    """Check for `doctor` that processes can be confined. Raises SetupError if they cannot."""
     if not works():
         raise SetupError("no seccomp here: models are parsed in processes that could do more")
     return "models are parsed without a way to files, processes or the network"
 
 
 def _is_refused() -> bool:
-    """Try what must fail now."""
+    """Return whether forbidden calls fail."""
     tries: tuple[tuple[Any, tuple[Any, ...]], ...] = (
         (os.fork, ()), (os.open, (os.devnull, os.O_WRONLY)), (os.kill, (os.getppid(), 0)),
     )  # fmt: skip
@@ -152,7 +152,7 @@ def _is_refused() -> bool:
 
 
 def _build_filter(machine: _Machine, pid: int) -> Rule:
-    """Return the filter: each call against what is allowed, in order, and all else refused."""
+    """Build the filter program: allowed calls in order, and all others refused."""
     rules = [_match_call(number, [_return_verdict(_ALLOW)]) for number in machine.free]
     rules += [
         _match_call(number, _allow_without_bits(flags, _WRITES)) for number, flags in machine.opens
@@ -178,8 +178,8 @@ def _build_filter(machine: _Machine, pid: int) -> Rule:
     ]
 
 
-def _match_call(number: int, then: Rule) -> Rule:
-    return [(_EQUALS, 0, len(then), number), *then]
+def _match_call(number: int, actions: Rule) -> Rule:
+    return [(_EQUALS, 0, len(actions), number), *actions]
 
 
 def _allow_without_bits(argument: int, bits: int) -> Rule:
@@ -192,7 +192,7 @@ def _allow_values(argument: int, values: tuple[int, ...]) -> Rule:
 
 
 def _load_argument(argument: int) -> tuple[int, int, int, int]:
-    """Take the lower word of an argument; what is told apart here are C's int and small flags."""
+    """Load the lower word of an argument, which suffices for C's int and small flags."""
     return _LOAD, 0, 0, _ARGUMENTS + 8 * argument
 
 

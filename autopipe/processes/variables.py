@@ -1,7 +1,7 @@
-"""Which environment variables the processes get that work on models.
+"""Environment variables of the processes that work on models.
 
-Whatever else is in the environment, such as the credentials of a shared cache, is none of a
-compiler's business, and cannot end up in what it writes.
+All others, such as the credentials of a shared cache, are hidden from compilers, and cannot get
+into their output.
 """
 
 import os
@@ -18,10 +18,10 @@ _BEGINNINGS: Final = (
 
 
 def select_variables(**more: str) -> dict[str, str]:
-    """Return the variables that a process is started with, and `more` that replace them."""
-    known = {
+    """Return the inherited variables of a process, updated by `more`."""
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if name in _NAMES or name.startswith(_BEGINNINGS)
     }
-    return {**known, **more}
+    return {**inherited, **more}

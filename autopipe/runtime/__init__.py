@@ -16,7 +16,7 @@ __all__ = ["CallError", "CallLimitError", "ExportedModel", "open_package"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - what it is the type checker reads above
-    """Import NumPy only for what needs it."""
+    """Import NumPy only with the first name that needs it."""
     if name not in __all__:
         raise AttributeError(name)
     from . import package

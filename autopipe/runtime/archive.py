@@ -1,8 +1,8 @@
 """The headers of a package's tar, read strictly.
 
-A header says nothing but a name and a size. The reader makes the header it expects from these
-two and compares all 512 bytes, so that links, devices, sparse files, extensions, foreign owners
-and whatever else tar can say are not interpreted but refused.
+A header holds only a name and a size. The reader builds the expected header from these two and
+compares all 512 bytes, so that links, devices, sparse files, extensions and foreign owners are
+refused instead of interpreted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MODE: Final = 0o644
 
 
 class Member(NamedTuple):
-    """Where a file lies in the archive."""
+    """Position and size of a file in the archive, in bytes."""
 
     start: int
     size: int
 
 
 def list_names(file: BinaryIO) -> list[str]:
-    """Return the names that headers state, up to what is none; `read_members` checks the rest."""
+    """Return the names in the headers, up to the first invalid one; `read_members` checks them."""
     names: list[str] = []
     file.seek(0)
     while (entry := _read_entry(file.read(BLOCK))) is not None and entry.name not in names:
@@ -39,9 +39,9 @@ def list_names(file: BinaryIO) -> list[str]:
 def read_members(
     file: BinaryIO, names: Collection[str], optional: Collection[str]
 ) -> dict[str, Member]:
-    """Return where the files of an archive lie, which are these and optional ones, sorted.
+    """Return the positions of the files of an archive: exactly these and optional ones, sorted.
 
-    Raises ValueError for anything that no package is.
+    Raises ValueError if it is not a package.
     """
     file.seek(0)
     length = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""`model.txt`: what the C library has to know of a model, in a form that takes no parser of JSON.
+"""`model.txt`: the description of a model for the C library, in a format without JSON.
 
 `export/native/description.h` defines the lines. A variant has `model.1.txt`, and so on.
 """
@@ -17,24 +17,24 @@ DESCRIPTION: Final = "model.txt"
 LIBRARY: Final = "lib.so"
 
 _INDICES: Final = 512
-"""Weights that one line names."""
+"""Maximum number of weights in a line."""
 _WORD: Final = re.compile(r"[!-~]+")
 
 
 def encode_name(name: str) -> str:
-    """Return a name as one word of a line."""
+    """Escape a name to one word of a line."""
     return quote(name, safe="")
 
 
 def list_builds(needs: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the builds of a package, each with the prefix of its files; the plainest is first."""
+    """Yield the builds of a package with the prefix of their files, the most basic first."""
     yield "", needs
     for place, variant in enumerate(needs.get("variants") or (), 1):
         yield f"v{place}.", variant["needs"]
 
 
 def list_halves(needs: Mapping[str, Any]) -> set[str]:
-    """Return the names of all weights that are stored in float16 and taken in float32."""
+    """Return the names of all weights that are stored as float16 and read as float32."""
     return {
         name for _, build in list_builds(needs) for name in build["signature"].get("halves") or ()
     }
@@ -46,11 +46,11 @@ def describe_builds(
     """Yield a file name and lines for each build of a package.
 
     Args:
-        needs: What the manifest states under `internalParameters`.
+        needs: The `internalParameters` of the manifest.
         placed: The weights, by name.
-        start: Where the safetensors file begins in the file that is mapped.
+        start: Offset of the safetensors file in the mapped file, in bytes.
 
-    Raises ValueError for a manifest that does not fit.
+    Raises ValueError for an invalid manifest.
     """
     try:
         for place, (prefix, build) in enumerate(list_builds(needs)):
@@ -70,7 +70,7 @@ def _join_words(words: Sequence[object]) -> str:
 
 
 def _list_lines(
-    needs: Mapping[str, Any], prefix: str, placed: Mapping[str, PlacedWeight], start: int
+    needs: Mapping[str, Any], prefix: str, weights: Mapping[str, PlacedWeight], start: int
 ) -> Iterator[Sequence[object]]:
     signature, processor = needs["signature"], needs["processor"]
     yield "threads", signature["threads"]
@@ -79,8 +79,8 @@ def _list_lines(
         yield "feature", feature, LINUX_FLAGS[feature]
     dimensions = signature.get("dimensions", {})
     for name in sorted(dimensions):  # the order in which a library takes them
-        one = dimensions[name]
-        yield "dimension", name, one["min"], one["max"], one["multiple"]
+        dimension = dimensions[name]
+        yield "dimension", name, dimension["min"], dimension["max"], dimension["multiple"]
     for port in signature["inputs"]:
         yield "input", encode_name(port["name"]), port["dtype"], *_format_extents(port)
     for port in signature["outputs"]:
@@ -90,12 +90,12 @@ def _list_lines(
     for entry in entries:
         sizes = (f"{name}={entry['sizes'][name]}" for name in sorted(entry["sizes"]))
         yield "library", prefix + entry["library"], *sizes
-    for weight in placed.values():
+    for weight in weights.values():
         yield "weight", weight.dtype, start + weight.offset, *weight.shape
-    indices = {name: index for index, name in enumerate(placed)}
-    taken = {LIBRARY: signature["weights"]}
-    taken.update((entry["library"], entry["weights"]) for entry in entries)
-    for library, names in taken.items():
+    indices = {name: index for index, name in enumerate(weights)}
+    weights_by_library = {LIBRARY: signature["weights"]}
+    weights_by_library.update((entry["library"], entry["weights"]) for entry in entries)
+    for library, names in weights_by_library.items():
         for at in range(0, len(names), _INDICES):
             yield "takes", prefix + library, *(indices[name] for name in names[at : at + _INDICES])
 

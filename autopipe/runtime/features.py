@@ -15,4 +15,4 @@ LINUX_FLAGS: Final = {
     "neon": "asimd", "dotprod": "asimddp", "fullfp16": "asimdhp", "i8mm": "i8mm", "bf16": "bf16",
     "lse": "atomics", "sve": "sve", "sve2": "sve2",
 }  # fmt: skip
-"""LLVM's names of the features a kernel may use, and Linux's names of the same."""
+"""Linux's names of processor features, by LLVM's names."""

@@ -1,4 +1,4 @@
-"""Runs an exported model with NumPy alone: the same calls as `autopipe.open_package`.
+"""Run an exported model with NumPy alone, with the interface of `autopipe.open_package`.
 
 >>> model = autopipe_runtime.open_package("squeezenet")
 >>> outputs = model({"data_0": image})
@@ -43,7 +43,7 @@ class CallLimitError(CallError, TimeoutError):
 
 
 class Options(ctypes.Structure):
-    """How a model is opened."""
+    """Options of opening a model."""
 
     _fields_ = (
         ("size", ctypes.c_size_t), ("threads", ctypes.c_int), ("instances", ctypes.c_int),
@@ -64,11 +64,11 @@ class _Tensor(ctypes.Structure):
         ("shape", _Sizes), ("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
         ("owner", ctypes.c_void_p),
     )  # fmt: skip
-    array: Array  # of an input: whose memory it is
+    array: Array  # of an input: keeps its memory alive
 
 
 class ExportedPort:
-    """An input or output; of a size of -1 both bounds are 0 if only a call tells anything of it."""
+    """An input or output; both bounds of a size of -1 are 0 if it is data-dependent."""
 
     def __init__(self, port: _Port) -> None:
         self.name: str = port.name.decode()
@@ -77,13 +77,13 @@ class ExportedPort:
         self.minimum, self.maximum = (tuple(e[: port.rank]) for e in (port.minimum, port.maximum))
 
     def __repr__(self) -> str:
-        known = zip(self.shape, self.minimum, self.maximum)  # noqa: B905
-        sizes = (str(n) if n >= 0 else f"{a} to {b}" if b else "?" for n, a, b in known)
+        bounds = zip(self.shape, self.minimum, self.maximum)  # noqa: B905
+        sizes = (str(n) if n >= 0 else f"{a} to {b}" if b else "?" for n, a, b in bounds)
         return f"{self.name}: {self.dtype} [{', '.join(sizes)}]"
 
 
 class ExportedSignature(NamedTuple):
-    """How a model is called."""
+    """Inputs, outputs and threads of a model."""
 
     inputs: Sequence[ExportedPort]
     outputs: Sequence[ExportedPort]
@@ -91,7 +91,7 @@ class ExportedSignature(NamedTuple):
 
 
 class _Result:
-    """An output in memory of the runtime, which is given back with this object."""
+    """An output in memory of the runtime, which is released with this object."""
 
     def __init__(self, library: ctypes.CDLL, tensor: _Tensor) -> None:
         self._library, self.tensor = library, _Tensor.from_buffer_copy(tensor)
@@ -108,7 +108,7 @@ class _Result:
 
 
 class ExportedModel:
-    """An open model: called with arrays by name, it returns arrays by name."""
+    """An open model, which maps arrays by name to arrays by name."""
 
     def __init__(self, library: ctypes.CDLL, handle: int) -> None:
         self._library, self._handle = library, ctypes.c_uint64(handle)
@@ -123,12 +123,12 @@ class ExportedModel:
     def __call__(
         self, inputs: Inputs, *, outputs: Arrays | None = None, limit: float | None = None
     ) -> dict[str, Array]:
-        """Run once; the outputs are the caller's own copies.
+        """Run once; the outputs are copies that the caller owns.
 
         `inputs` are arrays by name, a list of them in the order of the model, or the only one.
-        Those that begin at a multiple of 64 bytes are read in place. `outputs` are arrays that
-        take outputs, by name. A call that takes longer than `limit` seconds, waiting included, ends
-        before its next kernel. Raises CallError for what is not the model's, CallLimitError.
+        Those that are aligned to 64 bytes are read in place. `outputs` are arrays for outputs, by
+        name. A call that takes longer than `limit` seconds, waiting included, ends before its next
+        kernel. Raises CallError for inputs or outputs that do not fit the model, CallLimitError.
         """
         buffers = outputs or {}
         return _to_arrays(self.run(_to_tensors(self.inputs, inputs), buffers, limit), buffers)
@@ -136,7 +136,7 @@ class ExportedModel:
     def run(
         self, inputs: Sequence[_Tensor], buffers: Arrays, limit: float | None
     ) -> dict[str, _Result]:
-        """Run once on tensors; return the outputs where the runtime or the caller has them."""
+        """Run once on tensors; return the outputs in memory of the runtime or the caller."""
         ports = {port.name: port for port in self.outputs}
         for name, array in buffers.items():
             _check_buffer(name, array, ports)
@@ -147,27 +147,27 @@ class ExportedModel:
                 results, ctypes.c_size_t(len(results)), ctypes.c_int64(_to_milliseconds(limit)),
             )
         )  # fmt: skip
-        made = {one.name.decode(): _Result(self._library, one) for one in results}
+        outputs = {one.name.decode(): _Result(self._library, one) for one in results}
         for name, array in buffers.items():
-            shape = tuple(made[name].tensor.shape[: made[name].tensor.rank])
+            shape = tuple(outputs[name].tensor.shape[: outputs[name].tensor.rank])
             if shape != array.shape:
                 raise CallError(f"output {name!r} is {list(shape)}; its array {list(array.shape)}")
-        return made
+        return outputs
 
     def stream(self, states: Mapping[str, str], start: Arrays | None = None) -> ExportedStream:
-        """Return the model to be called step by step, with states that are kept in between.
+        """Return a stream of calls of the model, with states that are kept between steps.
 
-        `states` names the output that becomes an input of the next call, by the input's name.
-        `start` has the states of the first call; zeros where one is not given.
+        `states` maps an input to the output that becomes that input in the next call. `start` has
+        the states of the first call, zeros by default.
         """
         return ExportedStream(self, states, start)
 
     def cancel(self) -> None:
-        """End the calls with a limit that run or wait now, each before its next kernel."""
+        """End the running and waiting calls with a limit, each before its next kernel."""
         self._check(self._library.autopipe_cancel(self._handle))
 
     def close(self) -> None:
-        """End the model, its threads and its mapping of the weights; later calls fail."""
+        """Release the model, its threads and its mapping of the weights; later calls fail."""
         self._close()
 
     def __enter__(self) -> ExportedModel:
@@ -188,19 +188,24 @@ class ExportedModel:
 
 
 class ExportedStream:
-    """Calls of a model, one after the other, with states that stay in the runtime's memory."""
+    """A sequence of calls of a model, with states that stay in the runtime's memory."""
 
     def __init__(
         self, model: ExportedModel, states: Mapping[str, str], start: Arrays | None
     ) -> None:
         inputs = {port.name: port for port in model.inputs}
         outputs = {port.name: port for port in model.outputs}
-        for taken, made in states.items():
-            if taken not in inputs or made not in outputs:
-                raise CallError(f"the model has no input {taken!r} with an output {made!r}")
-            one, two = inputs[taken], outputs[made]
-            if (one.shape, one.dtype) != (two.shape, two.dtype) or -1 in one.shape:
-                raise CallError(f"output {two} cannot be input {one}")
+        for input_name, output_name in states.items():
+            if input_name not in inputs or output_name not in outputs:
+                raise CallError(
+                    f"the model has no input {input_name!r} with an output {output_name!r}"
+                )
+            input_port, output_port = inputs[input_name], outputs[output_name]
+            if (input_port.shape, input_port.dtype) != (
+                output_port.shape,
+                output_port.dtype,
+            ) or -1 in input_port.shape:
+                raise CallError(f"output {output_port} cannot be input {input_port}")
         self._model, self._names = model, dict(states)
         self._ports = {name: inputs[name] for name in states}
         self._start: dict[str, Array] = {}
@@ -212,33 +217,35 @@ class ExportedStream:
     ) -> dict[str, Array]:
         """Run one step on the inputs that are not states; return the outputs that are not states.
 
-        All else is as in a call of the model; after an error the states are those before it.
+        Otherwise it is like a call of the model; after an error the states are unchanged.
         """
         buffers, states = outputs or {}, set(self._names.values())
         for name in [*(self._ports.keys() & inputs.keys()), *(states & buffers.keys())]:
             raise CallError(f"{name!r} is a state of the stream")
-        given = [to_tensor(name, array) for name, array in (*inputs.items(), *self._start.items())]
+        tensors = [
+            to_tensor(name, array) for name, array in (*inputs.items(), *self._start.items())
+        ]
         for name, result in self._held.items():
-            given.append(_Tensor.from_buffer_copy(result.tensor))
-            given[-1].name = name.encode()
-        results = self._model.run(given, buffers, limit)
+            tensors.append(_Tensor.from_buffer_copy(result.tensor))
+            tensors[-1].name = name.encode()
+        results = self._model.run(tensors, buffers, limit)
         self._start, self._held = {}, {taken: results[made] for taken, made in self._names.items()}
         return _to_arrays({name: results[name] for name in results if name not in states}, buffers)
 
     def reset(self, start: Arrays | None = None) -> None:
-        """Begin anew, with the given states by input name, and zeros for those not given."""
-        given = start or {}
-        for name, array in given.items():
+        """Restart with the given states by input name, and zeros for the others."""
+        start_states = start or {}
+        for name, array in start_states.items():
             port = self._ports.get(name)
             if port is None or (array.shape, array.dtype) != (port.shape, np.dtype(port.dtype)):
                 raise CallError(f"start: {name!r} is no state, or not {port}")
         zeros = {name: np.zeros(port.shape, port.dtype) for name, port in self._ports.items()}
-        copies = {name: np.array(array, order="C") for name, array in given.items()}
+        copies = {name: np.array(array, order="C") for name, array in start_states.items()}
         self._start, self._held = {**zeros, **copies}, {}
 
     @property
     def states(self) -> dict[str, Array]:
-        """Copies of the states that the next call starts from, by input name."""
+        """Copies of the states that the next call reads, by input name."""
         return {name: one.copy() for name, one in (self._start or self._held).items()}
 
 
@@ -253,8 +260,8 @@ def open_package(
     """Open an exported folder. Raises CallError if it cannot be opened.
 
     It runs on `threads` threads: by default on `$TVM_NUM_THREADS`, or as many as it was tuned for.
-    So many calls as `instances` run at the same time. `verify` compares every file with SHA256SUMS
-    first. `copy_weights` has weights in private memory with large pages in place of mapped ones.
+    `instances` calls run concurrently. `verify` compares every file with SHA256SUMS first.
+    `copy_weights` copies the weights to private memory with large pages instead of mapping them.
     """
     options = to_options(threads, instances)
     options.verify_digests, options.copy_weights = verify, copy_weights
@@ -263,7 +270,7 @@ def open_package(
 
 
 def load_library(path: Path, digests: Path) -> ctypes.CDLL:
-    """Load the C library if a file lists its SHA-256: damage ends processes. Raises CallError."""
+    """Load the C library if a file lists its SHA-256, as damage crashes. Raises CallError."""
     try:
         if sha256(path.read_bytes()).hexdigest() not in digests.read_text("utf-8", "replace"):
             raise CallError(f"{path}: damaged, its SHA-256 is not in {digests}", _INVALID_FILE)
@@ -275,16 +282,16 @@ def load_library(path: Path, digests: Path) -> ctypes.CDLL:
 
 
 def to_options(threads: int | None, instances: int) -> Options:
-    """Return how a model is opened. Raises CallError for numbers below one."""
-    wanted: object = os.environ.get("TVM_NUM_THREADS") if threads is None else threads
-    for name, value in (("threads", wanted), ("instances", instances)):
+    """Build the options of opening a model. Raises CallError for numbers below one."""
+    thread_count: object = os.environ.get("TVM_NUM_THREADS") if threads is None else threads
+    for name, value in (("threads", thread_count), ("instances", instances)):
         if value is not None and not (str(value).isdecimal() and int(str(value)) > 0):
             raise CallError(f"{name} is {value!r}; it takes a whole number from 1")
-    return Options(ctypes.sizeof(Options), int(str(wanted or 0)), instances)
+    return Options(ctypes.sizeof(Options), int(str(thread_count or 0)), instances)
 
 
 def open_folder(library: ctypes.CDLL, folder: Path, options: Options) -> ExportedModel:
-    """Open a folder with a C library that is loaded. Raises CallError."""
+    """Open a folder with a loaded C library. Raises CallError."""
     handle, path = ctypes.c_uint64(), os.fsencode(folder.resolve())
     _check_status(library, library.autopipe_open(path, ctypes.byref(options), ctypes.byref(handle)))
     return ExportedModel(library, handle.value)
@@ -297,7 +304,7 @@ def _check_status(library: ctypes.CDLL, status: int) -> None:
 
 
 def _to_tensors(ports: Sequence[ExportedPort], inputs: Inputs) -> list[_Tensor]:
-    """Return the inputs as tensors. Raises CallError."""
+    """Convert the inputs to tensors. Raises CallError."""
     if isinstance(inputs, Mapping):
         return [to_tensor(name, array) for name, array in inputs.items()]
     arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
@@ -307,16 +314,16 @@ def _to_tensors(ports: Sequence[ExportedPort], inputs: Inputs) -> list[_Tensor]:
 
 
 def to_tensor(name: str, array: object) -> _Tensor:
-    """Return an input; the tensor keeps the array, whose memory it uses. Raises CallError."""
+    """Convert an input to a tensor that shares and keeps the array's memory. Raises CallError."""
     dense = np.asarray(array, order="C")
     code = _CODES.get(dense.dtype)
     if code is None or dense.ndim > _RANK:
         raise CallError(f"input {name!r} is {dense.dtype} {list(dense.shape)}; no model takes it")
-    made = _Tensor(
+    tensor = _Tensor(
         name.encode(), code, dense.ndim, _Sizes(*dense.shape), dense.ctypes.data, dense.nbytes
     )
-    made.array = dense
-    return made
+    tensor.array = dense
+    return tensor
 
 
 def _to_arrays(results: Mapping[str, _Result], buffers: Arrays) -> dict[str, Array]:
@@ -329,17 +336,19 @@ def _to_output(name: str, array: Array | None) -> _Tensor:
 
 
 def _check_buffer(name: str, array: Array, ports: Mapping[str, ExportedPort]) -> None:
-    """Raise CallError for an array that cannot take the output of its name."""
+    """Raise CallError for an array that does not fit the output of its name."""
     if name not in ports:
         raise CallError(f"the model has no output {name!r}; it returns {', '.join(ports)}")
-    port, what = ports[name], f"the array for output {name!r}"
+    port, description = ports[name], f"the array for output {name!r}"
     if not isinstance(array, np.ndarray):
-        raise CallError(f"{what} is a {type(array).__name__}")
+        raise CallError(f"{description} is a {type(array).__name__}")
     fits = array.dtype == np.dtype(port.dtype) and array.ndim == len(port.shape)
     if not fits or any(size not in (-1, array.shape[i]) for i, size in enumerate(port.shape)):
-        raise CallError(f"{what} is {array.dtype} {list(array.shape)}; the model returns {port}")
+        raise CallError(
+            f"{description} is {array.dtype} {list(array.shape)}; the model returns {port}"
+        )
     if not (array.flags.c_contiguous and array.flags.writeable):
-        raise CallError(f"{what} is read-only or not contiguous in C order")
+        raise CallError(f"{description} is read-only or not contiguous in C order")
 
 
 def _to_milliseconds(limit: float | None) -> int:

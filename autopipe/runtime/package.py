@@ -1,7 +1,7 @@
-"""Opens a package where nothing but NumPy and this runtime is installed.
+"""Open a package with only NumPy and this runtime installed.
 
-Everything in it is compared with its manifest before anything is loaded. Libraries are unpacked
-into a private folder that is gone once the package is open; weights are mapped where they lie.
+All files are compared with the manifest before anything is loaded. Libraries are unpacked into a
+private folder that is deleted once the package is open; weights are mapped in place.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .weights import PlacedWeight, are_aligned, map_bytes, read_header, widen_we
 __all__ = ["CallError", "CallLimitError", "ExportedModel", "open_package"]
 
 RUNTIME: Final = "runtime.json"
-"""States which TVM the libraries beside it are of, and their digests."""
+"""File with the versions and digests of the libraries beside it."""
 DIGESTS: Final = "SHA256SUMS"
 
 _LIBRARIES: Final = Path(__file__).parent / "lib"
@@ -54,9 +54,9 @@ def open_package(
     """Open a package, or an exported folder. Raises CallError if it cannot be opened.
 
     It runs on `threads` threads: by default on `$TVM_NUM_THREADS`, or as many as it was tuned for.
-    So many calls as `instances` run at the same time. `verify` compares every file of a folder with
-    SHA256SUMS first; a package is always compared with its manifest. `copy_weights` has weights in
-    private memory with large pages in place of mapped ones.
+    `instances` calls run concurrently. `verify` compares every file of a folder with SHA256SUMS
+    first; a package is always compared with its manifest. `copy_weights` copies the weights to
+    private memory with large pages instead of mapping them.
     """
     path, options = Path(package), to_options(threads, instances)
     options.copy_weights = copy_weights
@@ -70,7 +70,7 @@ def open_package(
 
 @contextmanager
 def _unpack_package(package: Path) -> Iterator[Path]:
-    """Yield a folder as the C library takes it, with the weights of a package in place."""
+    """Yield a temporary folder in the layout of an exported one, with the weights in place."""
     with _open_file(package) as file, tempfile.TemporaryDirectory(prefix="autopipe-") as work:
         folder = Path(work)
         try:
@@ -78,8 +78,8 @@ def _unpack_package(package: Path) -> Iterator[Path]:
             files, needs = _read_manifest(file, members)
             _check_runtime(needs)
             _write_files(file, members, files, folder)
-            with _place_weights(file, members[_WEIGHTS], needs) as (source, placed, start):
-                for name, text in describe_builds(needs, placed, start):
+            with _place_weights(file, members[_WEIGHTS], needs) as (source, placed_weights, start):
+                for name, text in describe_builds(needs, placed_weights, start):
                     (folder / name).write_text(text, encoding="utf-8")
                 (folder / _WEIGHTS).symlink_to(f"/proc/self/fd/{source.fileno()}")
                 yield folder
@@ -88,7 +88,7 @@ def _unpack_package(package: Path) -> Iterator[Path]:
 
 
 def _open_file(path: Path) -> BinaryIO:
-    """Open a regular file, without waiting for what is none. Raises CallError."""
+    """Open a regular file; do not block on pipes. Raises CallError."""
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except (OSError, ValueError) as error:
@@ -102,7 +102,7 @@ def _open_file(path: Path) -> BinaryIO:
 def _read_manifest(
     file: BinaryIO, members: Mapping[str, Member]
 ) -> tuple[dict[str, tuple[str, int]], Mapping[str, Any]]:
-    """Return digest and size of each file, and what the model needs. Raises ValueError."""
+    """Return digest and size of each file, and the requirements. Raises ValueError."""
     start, size = members[_MANIFEST]
     if size > _LARGEST:
         raise ValueError(f"{_MANIFEST} has {size} bytes, where {_LARGEST} is the limit")
@@ -115,10 +115,10 @@ def _read_manifest(
             for one in document["subject"]
         }
         device, halves = (needs["signature"].get(name) for name in ("device", "halves"))
-        stated = {**needs["runtime"], **dict.fromkeys(halves or ())}
+        named_parts = {**needs["runtime"], **dict.fromkeys(halves or ())}
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{_MANIFEST} does not fit: {error!r}") from None
-    if any(not isinstance(name, str) for name in (*files, *stated)):
+    if any(not isinstance(name, str) for name in (*files, *named_parts)):
         raise ValueError(f"{_MANIFEST} does not fit: a name is no text")
     if device not in (None, "cpu"):
         raise CallError(f"a package for {device} takes autopipe itself", _UNSUPPORTED)
@@ -128,39 +128,41 @@ def _read_manifest(
 
 
 def _check_runtime(needs: Mapping[str, Any]) -> None:
-    """Raise CallError for a package that another TVM was built for."""
-    wanted, here = needs["runtime"], _read_runtime()["versions"]
-    if wanted != here:
-        stated, found = (
+    """Raise CallError for a package that was built for another TVM."""
+    required, installed = needs["runtime"], _read_runtime()["versions"]
+    if required != installed:
+        required_text, installed_text = (
             ", ".join(f"{name} {version}" for name, version in one.items())
-            for one in (wanted, here)
+            for one in (required, installed)
         )
-        raise CallError(f"the package needs {stated}; this runtime is {found}", _UNSUPPORTED)
+        raise CallError(
+            f"the package needs {required_text}; this runtime is {installed_text}", _UNSUPPORTED
+        )
 
 
 def _read_runtime() -> Mapping[str, Any]:
     """Return versions and digests of the libraries of this runtime."""
-    stated: Mapping[str, Any] = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))
-    return stated
+    document: Mapping[str, Any] = json.loads((_LIBRARIES / RUNTIME).read_text(encoding="utf-8"))
+    return document
 
 
 def _write_files(
     file: BinaryIO, members: Mapping[str, Member], files: Mapping[str, tuple[str, int]], to: Path
 ) -> None:
-    """Compare every file with its digest; write those that are loaded, and the list of digests."""
+    """Compare every file with its digest; write the files to load, and the list of digests."""
     lines = []
     for name, (digest, size) in files.items():
         if not _NAME.fullmatch(name) or members[name].size != size:
             raise ValueError(f"{name!r} is damaged, or no name of a package")
         if name in (_WEIGHTS, _COMPONENTS):
-            found = hashlib.sha256(map_bytes(file, *members[name]).data).hexdigest()
+            actual_digest = hashlib.sha256(map_bytes(file, *members[name]).data).hexdigest()
         else:
-            found = digest_member(file, members[name], to / name)
-        if found != digest:
+            actual_digest = digest_member(file, members[name], to / name)
+        if actual_digest != digest:
             raise ValueError(f"{name!r} is damaged: its sha256 is not the manifest's")
         lines.append(f"{digest}  {name}\n")
-    stated = _read_runtime()["sha256"]
-    lines += [f"{digest}  lib/{name}\n" for name, digest in stated.items()]
+    library_digests = _read_runtime()["sha256"]
+    lines += [f"{digest}  lib/{name}\n" for name, digest in library_digests.items()]
     (to / DIGESTS).write_text("".join(lines), encoding="utf-8")
     (to / "lib").symlink_to(_LIBRARIES)
 
@@ -169,16 +171,16 @@ def _write_files(
 def _place_weights(
     file: BinaryIO, member: Member, needs: Mapping[str, Any]
 ) -> Iterator[tuple[BinaryIO, Mapping[str, PlacedWeight], int]]:
-    """Yield the file to map, the weights by name, and where their safetensors file begins in it.
+    """Yield the file to map, the weights by name, and the offset of their safetensors file in it.
 
-    It is the package itself; memory of this process where weights are to be widened or aligned.
+    It is the package itself, or a copy in memory if weights have to be widened or aligned.
     """
     data = map_bytes(file, member.start, member.size)
-    placed, halves = read_header(data.data), list_halves(needs)
-    if are_aligned(placed) and not halves:
-        yield file, placed, member.start
+    placed_weights, halves = read_header(data.data), list_halves(needs)
+    if are_aligned(placed_weights) and not halves:
+        yield file, placed_weights, member.start
         return
     with os.fdopen(os.memfd_create("weights"), "w+b") as copy:
-        placed = widen_weights(data, halves, copy)
+        placed_weights = widen_weights(data, halves, copy)
         copy.flush()
-        yield copy, placed, 0
+        yield copy, placed_weights, 0

@@ -1,8 +1,7 @@
-"""Weights as safetensors whose tensors are used where the file is mapped.
+"""Weights as safetensors whose tensors are used in place in the mapped file.
 
-Kernels load vectors of up to 64 bytes, which fault elsewhere than at multiples of 64. So the
-header is padded, and between two tensors stands a tensor of bytes that nothing names; safetensors
-allows no gaps.
+Kernels load vectors of up to 64 bytes, which fault if they are not aligned to 64 bytes. So the
+header is padded, and between two tensors is a padding tensor, because safetensors allows no gaps.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 import numpy as np
 
 ALIGNMENT: Final = 64
-"""Bytes; TVM compiles loads and stores that fault on anything less."""
+"""Bytes; loads and stores that TVM generates fault on a smaller alignment."""
 
 _LENGTH: Final = 8
-"""Bytes of the number that states how long the header is."""
+"""Bytes of the length of the header."""
 _LARGEST_HEADER: Final = 100_000_000
-"""Bytes of a header, which safetensors itself takes."""
+"""Maximum bytes of a header in safetensors."""
 _NAMES: Final = {
     "BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8",
     "U16": "uint16", "U32": "uint32", "U64": "uint64", "F16": "float16", "BF16": "bfloat16",
@@ -30,7 +29,7 @@ _NAMES: Final = {
 }  # fmt: skip
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 _PADDING: Final = "/padding"
-"""How the names of tensors end that only fill gaps."""
+"""Suffix of the names of padding tensors."""
 _CODES: Final = {name: code for code, name in _NAMES.items()}
 
 
@@ -51,10 +50,10 @@ class PlacedWeight(NamedTuple):
 
 
 class Writer(Protocol):
-    """Takes the bytes of a file, one part after the other."""
+    """A sink for the bytes of a file."""
 
     def write(self, data: bytes | memoryview, /) -> object:
-        """Take the next bytes. Raises OSError."""
+        """Write the next bytes. Raises OSError."""
 
 
 def read_header(data: memoryview) -> dict[str, PlacedWeight]:
@@ -68,17 +67,21 @@ def read_header(data: memoryview) -> dict[str, PlacedWeight]:
     try:
         entries = json.loads(bytes(data[_LENGTH : _LENGTH + length]))
         entries.pop("__metadata__", None)
-        ordered = sorted(entries.items(), key=lambda item: (*item[1]["data_offsets"], item[0]))
+        sorted_entries = sorted(
+            entries.items(), key=lambda item: (*item[1]["data_offsets"], item[0])
+        )
         start = _LENGTH + length
-        placed = {name: _read_entry(name, entry, start, len(data)) for name, entry in ordered}
+        weights = {
+            name: _read_entry(name, entry, start, len(data)) for name, entry in sorted_entries
+        }
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a header: {error}") from None
-    return {name: one for name, one in placed.items() if not _is_padding(name, one, placed)}
+    return {name: one for name, one in weights.items() if not _is_padding(name, one, weights)}
 
 
-def _is_padding(name: str, weight: PlacedWeight, placed: Mapping[str, PlacedWeight]) -> bool:
-    padded = name[: -len(_PADDING)] in placed
-    return padded and name.endswith(_PADDING) and weight.size < ALIGNMENT
+def _is_padding(name: str, weight: PlacedWeight, weights: Mapping[str, PlacedWeight]) -> bool:
+    is_neighbour = name[: -len(_PADDING)] in weights
+    return is_neighbour and name.endswith(_PADDING) and weight.size < ALIGNMENT
 
 
 def _read_entry(name: str, entry: Mapping[str, Any], start: int, end: int) -> PlacedWeight:
@@ -94,34 +97,34 @@ def _read_entry(name: str, entry: Mapping[str, Any], start: int, end: int) -> Pl
 
 
 def map_bytes(file: BinaryIO, start: int, size: int) -> np.ndarray[Any, Any]:
-    """Return bytes of a file as an array of uint8 over read-only pages that processes share.
+    """Map bytes of a file as a uint8 array over read-only pages that processes share.
 
-    It reads what the file holds at that moment: a file that is cut ends the process (SIGBUS).
+    Later changes of the file are visible: a truncated file ends the process (SIGBUS).
     """
     if size == 0:
         return np.empty(0, np.uint8)
-    skipped = start % mmap.ALLOCATIONGRANULARITY
+    lead = start % mmap.ALLOCATIONGRANULARITY
     memory = mmap.mmap(
-        file.fileno(), size + skipped, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ,
-        offset=start - skipped,
+        file.fileno(), size + lead, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ,
+        offset=start - lead,
     )  # fmt: skip
     if _ADVICE is not None:
-        with suppress(OSError):  # large pages, if the system has such of files
+        with suppress(OSError):  # large pages, if the system has them for files
             memory.madvise(_ADVICE)
-    return np.frombuffer(memory, np.uint8, size, skipped)
+    return np.frombuffer(memory, np.uint8, size, lead)
 
 
 def view_weight(data: np.ndarray[Any, Any], weight: PlacedWeight) -> np.ndarray[Any, Any]:
-    """Return a weight as an array over the bytes of its file; bfloat16 as uint16.
+    """Return a weight as a view of the bytes of its file; bfloat16 as uint16.
 
-    NumPy takes it for writable, as DLPack does not pass on what is not. It must not be written.
+    It is marked writable, because DLPack does not export read-only arrays. It must not be written.
     """
     part = data[weight.offset : weight.offset + weight.size]
     return np.asarray(_Exposed(part, _to_storage_dtype(weight.dtype), weight.shape))
 
 
 class _Exposed:
-    """An array that keeps another one, whose memory it uses, alive."""
+    """An array that shares the memory of another one and keeps it alive."""
 
     def __init__(
         self, part: np.ndarray[Any, Any], dtype: np.dtype[Any], shape: tuple[int, ...]
@@ -137,39 +140,41 @@ def write_weights(
     plan: Mapping[str, tuple[str, tuple[int, ...]]],
     read: Callable[[str], np.ndarray[Any, Any]],
 ) -> dict[str, PlacedWeight]:
-    """Write a safetensors file with every tensor aligned; return where each lies, by name.
+    """Write a safetensors file with every tensor aligned; return the placed weights by name.
 
-    `plan` has the dtype and shape of each, in the order in which they are written; `read` returns
-    the array of a name, and `write` takes the bytes one part after the other. Raises OSError.
+    `plan` has the dtype and shape of each, in the order of writing; `read` returns the array of a
+    name, and `write` takes the next bytes. Raises OSError.
     """
-    header, placed = _lay_out(plan)
+    header, placed_weights = _lay_out(plan)
     write(header)
-    for name, weight in placed.items():
+    for name, weight in placed_weights.items():
         array = np.ascontiguousarray(read(name))
         write(array.reshape(-1).view(np.uint8).data)
         write(bytes(-weight.size % ALIGNMENT))
-    return placed
+    return placed_weights
 
 
 def _lay_out(
     plan: Mapping[str, tuple[str, tuple[int, ...]]],
 ) -> tuple[bytes, dict[str, PlacedWeight]]:
-    """Return the header of an aligned file, and where each weight lies."""
-    stated: dict[str, object] = {}
+    """Return the header of an aligned file, and the placed weights."""
+    entries: dict[str, object] = {}
     relative = {}
     at = 0
     for name, (dtype, shape) in plan.items():
         relative[name] = weight = PlacedWeight(dtype, at, shape)
-        stated[name] = _build_header_entry(_CODES[dtype], shape, at, weight.size)
+        entries[name] = _build_header_entry(_CODES[dtype], shape, at, weight.size)
         at += weight.size
         if gap := -at % ALIGNMENT:
-            stated[f"{name}{_PADDING}"] = _build_header_entry("U8", (gap,), at, gap)
+            entries[f"{name}{_PADDING}"] = _build_header_entry("U8", (gap,), at, gap)
             at += gap
-    text = json.dumps(stated, separators=(",", ":")).encode()
+    text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + _LENGTH) % ALIGNMENT)
     start = _LENGTH + len(text)
-    placed = {name: one._replace(offset=start + one.offset) for name, one in relative.items()}
-    return len(text).to_bytes(_LENGTH, "little") + text, placed
+    placed_weights = {
+        name: one._replace(offset=start + one.offset) for name, one in relative.items()
+    }
+    return len(text).to_bytes(_LENGTH, "little") + text, placed_weights
 
 
 def _build_header_entry(code: str, shape: tuple[int, ...], at: int, size: int) -> dict[str, object]:
@@ -179,31 +184,31 @@ def _build_header_entry(code: str, shape: tuple[int, ...], at: int, size: int) -
 def widen_weights(
     data: np.ndarray[Any, Any], halves: Collection[str], out: Writer
 ) -> dict[str, PlacedWeight]:
-    """Write weights aligned, and those of `halves`, which are float16, as float32.
+    """Write weights aligned, and convert those of `halves` from float16 to float32.
 
     Raises ValueError if the data is damaged, OSError.
     """
-    stored = read_header(data.data)
+    stored_weights = read_header(data.data)
     for name in halves:
-        if name not in stored or stored[name].dtype != "float16":
+        if name not in stored_weights or stored_weights[name].dtype != "float16":
             raise ValueError(f"{name} is not float16")
     plan = {
         name: ("float32" if name in halves else one.dtype, one.shape)
-        for name, one in stored.items()
+        for name, one in stored_weights.items()
     }
 
     def read(name: str) -> np.ndarray[Any, Any]:
-        array = view_weight(data, stored[name])
+        array = view_weight(data, stored_weights[name])
         return array.astype(np.float32) if name in halves else array
 
     return write_weights(out.write, plan, read)
 
 
 def are_aligned(weights: Mapping[str, PlacedWeight]) -> bool:
-    """Return whether all weights can be used where they are."""
+    """Return whether all weights are aligned."""
     return all(one.offset % ALIGNMENT == 0 for one in weights.values())
 
 
 def _to_storage_dtype(dtype: str) -> np.dtype[Any]:
-    """Return how NumPy holds elements of a type."""
+    """Return the NumPy dtype that stores a type: uint16 for bfloat16."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype)

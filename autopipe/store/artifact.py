@@ -1,4 +1,4 @@
-"""What the store keeps: a folder that a stage wrote, of one kind."""
+"""Artifacts: folders in the store that a stage wrote, of one kind each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Kind(StrEnum):
-    """What an artifact is. An input accepts exactly one kind."""
+    """Kinds of artifacts. An input accepts exactly one kind."""
 
     MODEL = "model"
     MODULE = "module"

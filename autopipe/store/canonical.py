@@ -1,4 +1,4 @@
-"""The one way a JSON document is written, so that equal documents have equal digests."""
+"""Canonical JSON, so that equal documents have equal digests."""
 
 import hashlib
 import json
@@ -16,19 +16,19 @@ def digest_json(document: object) -> str:
 
 
 def pretty(document: object) -> str:
-    """Write a JSON value for people: sorted keys, two spaces, one newline at the end."""
+    """Serialize a JSON value readably: sorted keys, two spaces, one newline at the end."""
     return json.dumps(document, sort_keys=True, indent=2, allow_nan=False) + "\n"
 
 
 def seal_document(document: Document) -> bytes:
-    """Write a document in its canonical form, in one line, together with its own digest."""
+    """Serialize a document in canonical form in one line, with its digest."""
     text = _to_canonical_json(document)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     return f'{{"content":{text},"sha256":"{sha256}"}}\n'.encode()
 
 
 def unseal_document(data: bytes) -> Document | None:
-    """Read what `seal_document` wrote; None if a single byte of it is different."""
+    """Parse a sealed document; None if it is damaged."""
     try:
         content = foreign.parse_object(data).get("content")
         return content if isinstance(content, dict) and seal_document(content) == data else None

@@ -1,4 +1,4 @@
-"""What a file or a directory holds, as digests, and the memory that spares digesting it again."""
+"""Digests of files and directories, with a cache by file status."""
 
 import os
 import time
@@ -11,10 +11,10 @@ from autopipe.store import files
 from autopipe.store.canonical import digest_json, seal_document, unseal_document
 
 _MARK: Final = 5
-"""Values of a fingerprint, the digest last."""
+"""Number of values of a fingerprint, the digest last."""
 
 _SETTLED: Final = 20_000_000
-"""Nanoseconds after which a change is sure to bring another time stamp."""
+"""Resolution of time stamps in nanoseconds: later changes have a different one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ def digest_tree(manifest: Manifest) -> str:
 class TreeDigests:
     """Digests trees; a file whose fingerprint has not changed is not read again.
 
-    The fingerprint is size, time of modification, time of change and inode, as in git's index.
-    It notices whatever goes through the file system, and not a disk that forgets; `full` does.
+    The fingerprint is size, time of modification, time of change and inode, as in git's index. It
+    detects changes through the file system, but not bit rot of the disk, which `full` does.
     """
 
     memory: Path
@@ -50,28 +50,28 @@ class TreeDigests:
     tmp: Path
 
     def manifest(self, tree: Path, *, full: bool = False) -> Manifest:
-        """Digest every file below, sorted by name; `full` reads even what looks unchanged.
+        """Digest every file below, sorted by name; `full` also reads unchanged files.
 
         Raises IrregularError at anything that is neither a regular file nor a directory.
         """
         memo = self._find_memo_path(tree)
         before = {} if full else _recall_marks(memo)
         after: dict[str, list[int | str]] = {}
-        listed: list[TreeFile] = []
+        tree_files: list[TreeFile] = []
         for name, status in files.walk(tree):
             mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
             old = before.get(name, [])
             sha256 = str(old[4]) if old[:4] == mark else files.sha256(tree / name)
-            listed.append(TreeFile(name, status.st_size, sha256))
+            tree_files.append(TreeFile(name, status.st_size, sha256))
             if time.time_ns() - status.st_ctime_ns > _SETTLED:
                 after[name] = [*mark, sha256]
         if after != before:
             with files.wrap_os_errors(memo):
                 files.replace(memo, seal_document({"files": after}), self.tmp)
-        return tuple(listed)
+        return tuple(tree_files)
 
     def moved(self, old: Path, new: Path) -> None:
-        """Remember a tree under the place it was renamed to."""
+        """Move the fingerprints of a renamed tree."""
         with suppress(FileNotFoundError):
             self._find_memo_path(old).rename(self._find_memo_path(new))
 
@@ -86,9 +86,9 @@ class TreeDigests:
 def _recall_marks(memo: Path) -> dict[str, list[int | str]]:
     with files.wrap_os_errors(memo):
         document = unseal_document(files.read_or_discard(memo) or b"")
-    seen = (document or {}).get("files")
+    marks = (document or {}).get("files")
     return {
         name: mark
-        for name, mark in (seen.items() if isinstance(seen, dict) else ())
+        for name, mark in (marks.items() if isinstance(marks, dict) else ())
         if isinstance(mark, list) and len(mark) == _MARK and isinstance(mark[-1], str)
     }

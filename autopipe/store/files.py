@@ -1,7 +1,7 @@
-"""File operations of the store: whole or not at all, and never through a symbolic link.
+"""File operations of the store: atomic, and never through a symbolic link.
 
-An `OSError` out of them becomes a `StoreError` that names the path where the store is entered
-(`wrap_os_errors`), so in here nothing is caught.
+The callers convert `OSError` to a `StoreError` with the path (`wrap_os_errors`), so nothing is
+caught here.
 """
 
 import errno
@@ -18,7 +18,7 @@ from typing import Final
 from autopipe.errors import StoreError
 
 _IRREGULAR: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV})
-"""What opening a link, a socket, a folder or a device ends in."""
+"""Errors of opening a link, a socket, a folder or a device."""
 
 
 class IrregularError(StoreError):
@@ -27,7 +27,7 @@ class IrregularError(StoreError):
 
 @contextmanager
 def wrap_os_errors(root: Path) -> Iterator[None]:
-    """Turn an `OSError` inside into a `StoreError` that names the path."""
+    """Convert an `OSError` to a `StoreError` with the path."""
     try:
         yield
     except OSError as error:
@@ -36,7 +36,7 @@ def wrap_os_errors(root: Path) -> Iterator[None]:
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory only its owner may enter; one that is there must be a real directory."""
+    """Make a directory with mode 700; an existing one must be a real directory."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     if not stat.S_ISDIR(path.lstat().st_mode):
@@ -44,7 +44,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def make_own_directory(path: Path) -> Path | None:
-    """Make a directory only this user may enter; None where that is not, or somebody else's."""
+    """Make a directory with mode 700; None if that fails, or another user owns it."""
     try:
         make_private_directory(path)
         return path if path.lstat().st_uid == os.geteuid() else None
@@ -53,7 +53,7 @@ def make_own_directory(path: Path) -> Path | None:
 
 
 def open_no_follow(path: Path) -> BufferedReader:
-    """Open a regular file that is not a symbolic link, without waiting for who writes to a pipe.
+    """Open a regular file that is not a symbolic link, without blocking on pipes.
 
     Raises IrregularError for anything else.
     """
@@ -62,7 +62,7 @@ def open_no_follow(path: Path) -> BufferedReader:
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Return the descriptor of a regular file. Raises IrregularError for anything else."""
+    """Open a regular file; return its descriptor. Raises IrregularError for anything else."""
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
@@ -76,20 +76,20 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 def read(path: Path, largest: int = -1) -> bytes:
-    """Read a regular file that is not a symbolic link, so many bytes of it at most."""
+    """Read up to `largest` bytes of a regular file that is not a symbolic link."""
     with open_no_follow(path) as file:
         return file.read(largest)
 
 
 def is_irregular(path: Path) -> bool:
-    """Tell whether there is something that is no regular file, such as a link or a pipe."""
+    """Return whether a path exists and is no regular file, but a link or a pipe, say."""
     return os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode)
 
 
 def read_or_discard(path: Path, largest: int = -1) -> bytes | None:
-    """Read a file of the store that can be made again, None if it is not there.
+    """Read a file of the store that can be recreated; None if it does not exist.
 
-    What is no regular file is removed: it was not ours.
+    An irregular file is removed, as the store writes none.
     """
     try:
         return read(path, largest)
@@ -107,9 +107,9 @@ def sha256(path: Path) -> str:
 
 
 def replace(path: Path, data: bytes, tmp: Path, *, mode: int = 0o600) -> None:
-    """Write a file so that a reader, or a crash, sees the old bytes or the new ones.
+    """Write a file atomically and durably.
 
-    `tmp` is a folder of the same file system that nobody else writes to.
+    `tmp` is a private folder of the same file system.
     """
     temporary = tmp / f".{path.name}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -122,7 +122,7 @@ def replace(path: Path, data: bytes, tmp: Path, *, mode: int = 0o600) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Make a file, or the names in a directory, survive a power failure."""
+    """Flush a file, or the entries of a directory, to the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -157,7 +157,7 @@ def _list_names(tree: Path, prefix: str) -> Iterator[str]:
 
 
 def make_read_only(tree: Path) -> None:
-    """Make everything below durable and read-only; `tree` itself stays open to be moved.
+    """Make everything below durable and read-only, except `tree` itself, which is moved later.
 
     Raises IrregularError at anything that is neither a regular file nor a directory.
     """
@@ -171,7 +171,7 @@ def make_read_only(tree: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a tree, read-only or not; nothing happens if it is not there."""
+    """Delete a file or a tree, even if read-only, if it exists."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
@@ -180,5 +180,5 @@ def remove(path: Path) -> None:
     try:
         shutil.rmtree(path)
     except OSError as error:
-        error.filename = os.fspath(path)  # it says the last part of a name alone
+        error.filename = os.fspath(path)  # it has only the last component
         raise

@@ -1,4 +1,4 @@
-"""What keeps a store small: entries nobody used for long, and what dead runs left, are deleted."""
+"""Garbage collection: deletes unused entries, and leftovers of dead runs."""
 
 import re
 import time
@@ -18,14 +18,14 @@ _UNITS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 @dataclass(frozen=True, slots=True)
 class SweptStore:
-    """What a sweep deleted."""
+    """Number and size of deleted entries."""
 
     entries: int
     bytes: int
 
 
 def parse_size(text: str) -> int:
-    """Read a size such as `500M` or `20G`, in bytes. Raises ConfigError."""
+    """Parse a size such as `500M` or `20G` to bytes. Raises ConfigError."""
     match = re.fullmatch(r"([0-9]+)([KMGT]?)", text)
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write 500M or 20G")
@@ -35,45 +35,45 @@ def parse_size(text: str) -> int:
 def collect_garbage(
     store: Store, *, keep_days: float, max_size: int | None = None, dry_run: bool = False
 ) -> SweptStore:
-    """Delete entries not used for `keep_days`, then the least used beyond `max_size` bytes.
+    """Delete entries unused for `keep_days`, then the least recently used beyond `max_size` bytes.
 
-    What a run that is still going has used or made is kept, and what a later release wrote. Damaged
-    records and objects that no record names go as well. With `dry_run`, nothing is deleted.
+    Entries of running runs and of later releases are kept. Damaged records and unreferenced objects
+    are deleted, too. With `dry_run`, nothing is deleted.
     """
     with files.wrap_os_errors(store.root):
         with locks.hold_lock(store.gate, store.patience, alone=True):
             cutoff = time.time_ns() - int(keep_days * _DAY)
             live = locks.find_oldest_lease(store.tmp)
             if live is not None and live > time.time_ns():
-                live = 0  # the clock went back meanwhile: nobody knows what that run has used
-            kept = _choose_kept(list_entries(store), cutoff, live, max_size)
+                live = 0  # the clock was set back: the entries used by that run are unknown
+            kept_entries = _choose_kept(list_entries(store), cutoff, live, max_size)
             newer = _list_newer_digests(store)
-            doomed = _list_unreachable(
-                store, {*newer.values(), *(e.digest for e in kept.values())}, live
+            unreachable = _list_unreachable(
+                store, {*newer.values(), *(e.digest for e in kept_entries.values())}, live
             )
-            freed = sum(map(_measure_size, doomed))
-            gone = [
+            freed_bytes = sum(map(_measure_size, unreachable))
+            stale_records = [
                 path
                 for path in (store.root / "actions").glob("*.json")
-                if path.stem not in kept and path.stem not in newer
+                if path.stem not in kept_entries and path.stem not in newer
             ]
             if dry_run:
-                return SweptStore(len(gone), freed)
-            for number, path in enumerate(doomed):
+                return SweptStore(len(stale_records), freed_bytes)
+            for number, path in enumerate(unreachable):
                 if path.is_dir() and not path.is_symlink():
                     path.chmod(0o700)
                 path.rename(store.tmp / f"doomed-{number}")
                 store.contents.forget(path)
-            for path in gone:
+            for path in stale_records:
                 files.remove(path)
-            _sweep_leftovers(store, kept, cutoff)
-        for number in range(len(doomed)):
+            _sweep_leftovers(store, kept_entries, cutoff)
+        for number in range(len(unreachable)):
             files.remove(store.tmp / f"doomed-{number}")
-    return SweptStore(len(gone), freed)
+    return SweptStore(len(stale_records), freed_bytes)
 
 
 def verify_store(store: Store) -> tuple[int, list[str]]:
-    """Read every byte again; return how many entries are sound, and what is wrong with others.
+    """Check every byte; return the number of sound entries, and the errors of the others.
 
     Damaged objects are moved to quarantine.
     """
@@ -99,21 +99,21 @@ def list_entries(store: Store) -> dict[str, Entry]:
 def _choose_kept(
     by_key: dict[str, Entry], cutoff: int, live: int | None, max_size: int | None
 ) -> dict[str, Entry]:
-    """Choose what stays: what live runs may hold, and the recently used as far as they fit."""
-    kept: dict[str, Entry] = {}
+    """Select the entries to keep: those of live runs, and recently used ones within `max_size`."""
+    kept_entries: dict[str, Entry] = {}
     sizes: dict[str, int] = {}
     for key, entry in sorted(by_key.items(), key=lambda item: -item[1].used):
         total = sum(sizes.values()) + (0 if entry.digest in sizes else entry.size)
-        pinned = live is not None and entry.used >= live
+        is_pinned = live is not None and entry.used >= live
         fits = max_size is None or total <= max_size
-        if pinned or (entry.used >= cutoff and fits):
-            kept[key] = entry
+        if is_pinned or (entry.used >= cutoff and fits):
+            kept_entries[key] = entry
             sizes[entry.digest] = entry.size
-    return kept
+    return kept_entries
 
 
 def _list_newer_digests(store: Store) -> dict[str, str]:
-    """Return the keys of records that a later release wrote, with the digests they name."""
+    """Return the digests in records of later releases, by key."""
     newer_ones = {}
     for key in store.actions():
         try:
@@ -126,7 +126,7 @@ def _list_newer_digests(store: Store) -> dict[str, str]:
 
 
 def _list_unreachable(store: Store, reachable: Collection[str], live: int | None) -> list[Path]:
-    """Return the objects nothing that stays needs; one younger than a live run may be its own."""
+    """List the unreachable objects, except those younger than the oldest live run."""
     return [
         path
         for path in (store.root / "objects").iterdir()
@@ -135,22 +135,26 @@ def _list_unreachable(store: Store, reachable: Collection[str], live: int | None
 
 
 def _measure_size(tree: Path) -> int:
-    """Return the bytes of an object; one that holds what no stage leaves has none that count."""
+    """Return the bytes of an object; 0 if it has irregular files."""
     try:
         return sum(status.st_size for _, status in files.walk(tree))
     except files.IrregularError:
         return 0
 
 
-def _sweep_leftovers(store: Store, kept: Iterable[str], cutoff: int) -> None:
-    """Delete old scratch, logs, quarantine, fingerprints and histories, and locks nobody needs."""
+def _sweep_leftovers(store: Store, kept_keys: Iterable[str], cutoff: int) -> None:
+    """Delete old scratch, logs, quarantine, fingerprints and histories, and unused locks."""
     for folder in ("work", "logs", "quarantine", "fingerprints", "runs"):
         for path in (store.root / folder).iterdir():
             lock = store.root / "locks" / path.name
             busy = folder == "work" and lock.exists() and not locks.is_free(lock)
             if path.lstat().st_mtime_ns < cutoff and not busy:
                 files.remove(path)
-    needed = {*kept, store.gate.name, *(path.name for path in (store.root / "work").iterdir())}
+    needed_names = {
+        *kept_keys,
+        store.gate.name,
+        *(path.name for path in (store.root / "work").iterdir()),
+    }
     for lock in (store.root / "locks").iterdir():
-        if lock.name not in needed and locks.is_free(lock):
+        if lock.name not in needed_names and locks.is_free(lock):
             files.remove(lock)

@@ -15,7 +15,7 @@ from autopipe.processes.lifeline import is_stopped
 from autopipe.store import files
 
 _QUIET: Final = 1.0
-"""Seconds of waiting that are not worth a word."""
+"""Seconds of waiting after which the holder is reported."""
 
 _GLANCE: Final = 0.02
 """Seconds between two attempts."""
@@ -26,12 +26,12 @@ def _say_nothing(_who: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """What waiting for a lock is like."""
+    """Settings of waiting for a lock."""
 
     tell: Callable[[str], None] = _say_nothing
-    """Is told who has it."""
+    """Called with the description of the holder."""
     seconds: float | None = None
-    """After which waiting is given up; null for never."""
+    """Time limit of waiting; None for none."""
 
 
 FOR_EVER: Final = Patience()
@@ -39,7 +39,7 @@ FOR_EVER: Final = Patience()
 
 @contextmanager
 def hold_exclusive_lock(path: Path, patience: Patience) -> Iterator[None]:
-    """Hold a lock alone, and have its file say so. Raises StoreError where patience ends."""
+    """Hold a lock exclusively, with our process id in its file. Raises StoreError on timeout."""
     with hold_lock(path, patience, alone=True) as fd:
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
@@ -48,9 +48,9 @@ def hold_exclusive_lock(path: Path, patience: Patience) -> Iterator[None]:
 
 @contextmanager
 def hold_lock(path: Path, patience: Patience, *, alone: bool = False) -> Iterator[int]:
-    """Hold a lock that many may hold at a time, or, `alone`, nobody else; give its file.
+    """Hold a lock, shared or with `alone` exclusive; yield the descriptor of its file.
 
-    Raises StoreError where patience ends.
+    Raises StoreError on timeout.
     """
     fd = _open_lock_file(path)
     try:
@@ -62,34 +62,34 @@ def hold_lock(path: Path, patience: Patience, *, alone: bool = False) -> Iterato
 
 @contextmanager
 def lease_folder(tmp: Path, gate: Path, patience: Patience) -> Iterator[Path]:
-    """Give a folder in `tmp` that is this run's own, and clear those whose run is dead."""
+    """Create a folder in `tmp` for this run, and delete the folders of dead runs."""
     folder = tmp / f"{os.getpid()}-{secrets.token_hex(4)}"
     mark = folder.with_suffix(".lease")
     with hold_lock(gate, patience, alone=True):
-        for other in tmp.glob("*.lease"):
-            if is_free(other):
-                files.remove(other.with_suffix(""))
-                files.remove(other)
+        for lease in tmp.glob("*.lease"):
+            if is_free(lease):
+                files.remove(lease.with_suffix(""))
+                files.remove(lease)
         fd = _open_lock_file(mark)
         fcntl.flock(fd, fcntl.LOCK_EX)
         files.make_private_directory(folder)
     try:
         yield folder
     finally:
-        with suppress(OSError):  # a full or vanished disk must not hide what went wrong before
+        with suppress(OSError):  # a full or vanished disk must not hide an earlier error
             files.remove(folder)
             mark.unlink()
         os.close(fd)
 
 
-def find_oldest_lease(own: Path) -> int | None:
-    """Return when the oldest other live run began, in nanoseconds since 1970; None without one."""
-    marks = set(own.parent.glob("*.lease")) - {own.with_suffix(".lease")}
+def find_oldest_lease(own_folder: Path) -> int | None:
+    """Return the start time of the oldest other live run in ns since 1970; None without one."""
+    marks = set(own_folder.parent.glob("*.lease")) - {own_folder.with_suffix(".lease")}
     return min((mark.lstat().st_mtime_ns for mark in marks if not is_free(mark)), default=None)
 
 
 def is_free(path: Path) -> bool:
-    """Return whether nobody holds the lock; what is no file cannot be held."""
+    """Return whether a lock is free; an irregular file counts as free."""
     try:
         fd = _open_lock_file(path)
     except files.IrregularError:
@@ -101,30 +101,30 @@ def is_free(path: Path) -> bool:
 
 
 def describe_holder(path: Path) -> str:
-    """Name who has a lock, as its file says, or the kernel, which knows all who share it."""
-    said = ""
+    """Describe the holder of a lock, by its file or by the kernel's list of locks."""
+    holder = ""
     with suppress(OSError, StoreError):
-        said = files.read(path)[:20].decode(errors="replace") or _known_to_the_kernel(path)
-    if not said.isdecimal():
+        holder = files.read(path)[:20].decode(errors="replace") or _known_to_the_kernel(path)
+    if not holder.isdecimal():
         return "another process"
-    return f"{'the stopped ' if is_stopped(int(said)) else ''}process {said}"
+    return f"{'the stopped ' if is_stopped(int(holder)) else ''}process {holder}"
 
 
 def _wait_for_lock(fd: int, how: int, path: Path, patience: Patience) -> None:
-    """Wait for a lock, and tell for whom; for ever only where nobody wants otherwise."""
-    begun, told = time.monotonic(), False
+    """Wait for a lock, and report its holder; without a limit if `patience` has none."""
+    start, is_reported = time.monotonic(), False
     while not _try_lock(fd, how):
-        waited = time.monotonic() - begun
-        if patience.seconds is not None and waited >= patience.seconds:
+        elapsed = time.monotonic() - start
+        if patience.seconds is not None and elapsed >= patience.seconds:
             raise StoreError(
                 f"{path}: {describe_holder(path)} has had this lock for more than "
                 f"{patience.seconds:g} s;"
                 " end it, or allow more with --lock-timeout"
             )
-        if waited >= _QUIET and not told:
+        if elapsed >= _QUIET and not is_reported:
             patience.tell(describe_holder(path))
-            told = True
-        if told and patience.seconds is None:
+            is_reported = True
+        if is_reported and patience.seconds is None:
             fcntl.flock(fd, how)
             return
         time.sleep(_GLANCE)
@@ -139,11 +139,11 @@ def _try_lock(fd: int, how: int) -> bool:
 
 
 def _known_to_the_kernel(path: Path) -> str:
-    """Return the id of a process that has the lock; nothing where it cannot be known."""
+    """Return the id of a process that holds the lock; empty if it is unknown."""
     status = path.lstat()
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
-        _, kind, *_, pid, where, _, _ = line.split()  # those who wait have an arrow besides
+        _, kind, *_, pid, where, _, _ = line.split()  # lines of waiting processes have an arrow
         if (kind, where) == ("FLOCK", place):
             return pid
     return ""

@@ -1,4 +1,4 @@
-"""A folder for files that pass. It is gone when its process is, even if that is killed."""
+"""Temporary folders that are removed even if their process was killed."""
 
 import os
 import tempfile
@@ -11,14 +11,18 @@ from autopipe.store import files, locks
 
 @contextmanager
 def open_temporary_folder() -> Iterator[Path]:
-    """Give an empty folder among the temporary files of this user.
+    """Create a temporary folder of this user.
 
-    Those that killed processes have left are cleared by who comes next. Raises OSError where
-    nothing can be written.
+    Folders of killed processes are removed by the next call. Raises OSError if it cannot be
+    written.
     """
     with ExitStack() as stack:
-        own = files.make_own_directory(Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}"))
-        if own is not None:
-            yield stack.enter_context(locks.lease_folder(own, own / "gate", locks.FOR_EVER))
+        user_folder = files.make_own_directory(
+            Path(tempfile.gettempdir(), f"autopipe-{os.geteuid()}")
+        )
+        if user_folder is not None:
+            yield stack.enter_context(
+                locks.lease_folder(user_folder, user_folder / "gate", locks.FOR_EVER)
+            )
         else:
             yield Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autopipe-")))

@@ -1,16 +1,16 @@
-"""The store: a memory of actions over content-addressed objects, all on one file system.
+"""The store: records of actions over content-addressed objects, all on one file system.
 
-    actions/<key>.json   what ran, and what it produced
+    actions/<key>.json   an action, and its result
     objects/<digest>/    immutable artifacts
-    work/<key>/          what an interrupted attempt left
-    logs/                what the last attempt of each stage printed, and failed of
+    work/<key>/          scratch files of an interrupted attempt
+    logs/                output and error of the last attempt of each stage
     records/             tuning records
-    runs/                what each pipeline file ran last
-    environments/        what was found out about TVM, once for each installation
+    runs/                the last run of each pipeline file
+    environments/        facts about TVM, once for each installation
     fingerprints/ locks/ tmp/ quarantine/
 
-An object is in place before the action that names it, and both arrive by rename, so a reader
-never sees half of either. Entries are checked when they are read; a damaged one is a miss.
+An object is in place before its action, and both are renamed into place, so a reader never sees a
+partial one. Entries are checked when they are read; a damaged one is a miss.
 """
 
 import errno
@@ -43,31 +43,31 @@ class Store:
 
     root: Path
     tmp: Path
-    """This process's own folder for what is not finished."""
+    """Private folder of this process for unfinished files."""
     patience: Patience
-    """Of waiting for other runs."""
+    """Settings of waiting for other runs."""
 
     @property
     def contents(self) -> TreeDigests:
-        """Digests of files, remembered in this store."""
+        """Digests of files, cached in this store."""
         return TreeDigests(self.root / "fingerprints", self.tmp)
 
     @property
     def gate(self) -> Path:
-        """Lock held shared where entries are read or made, and alone where they are deleted."""
+        """Lock held shared to read or make entries, and exclusively to delete them."""
         return self.root / "locks" / "gate"
 
     def lookup(self, key: str, warn: Callable[[str], None]) -> Artifact | None:
-        """Return what this action produced before, if all of it is still there and sound.
+        """Return the cached result of an action, if it is complete and undamaged.
 
         A damaged entry is moved to quarantine with one warning.
         """
         with files.wrap_os_errors(self.root), locks.hold_lock(self.gate, self.patience):
             try:
-                stored = self.entry(key)
-                if stored is None or not os.path.lexists(self.object(stored.digest)):
+                record = self.entry(key)
+                if record is None or not os.path.lexists(self.object(record.digest)):
                     return None
-                self._check_object(stored)
+                self._check_object(record)
             except NewerError:
                 warn(f"cache entry {key} was written by a later release; not used")
                 return None
@@ -76,7 +76,7 @@ class Store:
                 self._quarantine_object(self._record_path(key))
                 return None
             os.utime(self._record_path(key))
-            return Artifact(stored.kind, stored.digest, self.object(stored.digest))
+            return Artifact(record.kind, record.digest, self.object(record.digest))
 
     def entry(self, key: str) -> Entry | None:
         """Return the record of an action, unchecked against its object.
@@ -92,22 +92,22 @@ class Store:
 
     @contextmanager
     def lock(self, key: str, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Keep other runs from doing the same action; tell `waiting` whom this one waits for."""
+        """Lock an action against other runs; `waiting` is called with a holder it waits for."""
         patience = replace(self.patience, tell=waiting)
-        with ExitStack() as held:
+        with ExitStack() as stack:
             with files.wrap_os_errors(self.root):
-                held.enter_context(locks.hold_exclusive_lock(self.root / "locks" / key, patience))
+                stack.enter_context(locks.hold_exclusive_lock(self.root / "locks" / key, patience))
             yield
 
     def out(self) -> Path:
-        """Return a new empty directory for an artifact in the making."""
+        """Create an empty directory for a new artifact."""
         with files.wrap_os_errors(self.root):
             path = self.tmp / f"out-{secrets.token_hex(4)}"
             path.mkdir(mode=0o700)
             return path
 
     def work(self, key: str) -> Path:
-        """Return the scratch directory of an action, as an interrupted attempt left it."""
+        """Return the scratch directory of an action, with the files of an interrupted attempt."""
         with files.wrap_os_errors(self.root):
             path = self.root / "work" / key
             if path.is_symlink() or not path.is_dir():
@@ -116,18 +116,18 @@ class Store:
             return path
 
     def clear_work(self, key: str) -> None:
-        """Forget what an attempt left."""
+        """Delete the scratch directory of an attempt."""
         with files.wrap_os_errors(self.root):
             files.remove(self.root / "work" / key)
 
     def log(self, name: str, key: str) -> Path:
-        """Return where the last attempt of an action logs what it prints."""
+        """Return the path of the log of an action's last attempt."""
         return self.root / "logs" / f"{name}-{key[:16]}.log"
 
     def commit(self, key: str, action: Document, kind: Kind, out: Path) -> Artifact:
-        """Move the directory a stage has written into the store, and remember it.
+        """Move the output directory of a stage into the store, and write its record.
 
-        Raises StageError if nothing is in there, or a link or the like.
+        Raises StageError if it is empty, or has links or other irregular files.
         """
         with files.wrap_os_errors(self.root):
             try:
@@ -136,28 +136,28 @@ class Store:
                 raise StageError(
                     f"stage {action['stage']} wrote what cannot be kept: {error}"
                 ) from None
-            staged = self.contents.manifest(out)
-            if not any(file.size for file in staged):
+            manifest = self.contents.manifest(out)
+            if not any(file.size for file in manifest):
                 raise StageError(f"stage {action['stage']} ended well but wrote nothing")
-            name = digest_tree(staged)
+            name = digest_tree(manifest)
             with locks.hold_lock(self.gate, self.patience):
-                self._place(out, name, staged)
+                self._place(out, name, manifest)
                 if not self._is_newer(key):
-                    record = entry.encode_entry(action, kind, name, staged)
+                    record = entry.encode_entry(action, kind, name, manifest)
                     files.replace(self._record_path(key), record, self.tmp)
             return Artifact(kind, name, self.object(name))
 
     def object(self, name: str) -> Path:
-        """Return where the artifact of this digest is kept."""
+        """Return the path of the artifact of a digest."""
         return self.root / "objects" / name
 
     def damage(self, key: str) -> str | None:
-        """Read every byte of an entry again; return what is wrong with it, None if nothing is."""
+        """Check every byte of an entry; return the error, or None if it is sound."""
         with files.wrap_os_errors(self.root):
             try:
-                stored = self.entry(key)
-                if stored is not None:
-                    self._check_object(stored, full=True)
+                record = self.entry(key)
+                if record is not None:
+                    self._check_object(record, full=True)
             except (StoreError, FileNotFoundError) as error:
                 return str(error)
             return None
@@ -171,23 +171,23 @@ class Store:
             return False
         return False
 
-    def _check_object(self, stored: Entry, *, full: bool = False) -> None:
-        """Compare an object with its record; move a damaged one out of the way and raise."""
-        path = self.object(stored.digest)
-        if not self._is_sound(path, stored.manifest, full=full):
+    def _check_object(self, record: Entry, *, full: bool = False) -> None:
+        """Compare an object with its record; quarantine a damaged one and raise StoreError."""
+        path = self.object(record.digest)
+        if not self._is_sound(path, record.manifest, full=full):
             self._quarantine_object(path)
             raise StoreError(f"{path}: damaged")
 
     def _is_sound(self, path: Path, manifest: Manifest, *, full: bool = False) -> bool:
         try:
             return self.contents.manifest(path, full=full) == manifest
-        except files.IrregularError:  # something is in there that no stage may leave
+        except files.IrregularError:  # a file that no stage may write
             return False
 
-    def _place(self, out: Path, name: str, staged: Manifest) -> None:
-        """Move an object to its place, unless a sound one is there already."""
+    def _place(self, out: Path, name: str, manifest: Manifest) -> None:
+        """Move an object into place, unless a sound one exists."""
         path = self.object(name)
-        if os.path.lexists(path) and not self._is_sound(path, staged):
+        if os.path.lexists(path) and not self._is_sound(path, manifest):
             self._quarantine_object(path)
         try:
             out.rename(path)
@@ -217,10 +217,10 @@ def find_default_root() -> Path:
 
 @contextmanager
 def open_store(root: Path, patience: Patience = FOR_EVER) -> Iterator[Store]:
-    """Open a store for the length of a run; make it where there is none.
+    """Open a store for the duration of a run; create it if there is none.
 
-    Raises StoreError for one that cannot be used, that other users could write to, or that
-    another process keeps longer than `patience` lasts.
+    Raises StoreError for a store that is unusable, writable by other users, or locked by another
+    process for longer than `patience`.
     """
     root = root.absolute()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Whether a pattern of the pipeline file matches a task."""
+"""Match tasks against patterns of the pipeline file."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -9,7 +9,7 @@ from autopipe.tasks.task import Task
 
 
 def is_match(match: Match, task: Task, share: float) -> bool:
-    """Tell whether all that is given holds for a task with that share of the model's time."""
+    """Return whether all given fields match a task with that share of the model's time."""
     tensors = (*task.inputs, *task.outputs)
     return (
         _is_op_match(match, task)
@@ -21,7 +21,7 @@ def is_match(match: Match, task: Task, share: float) -> bool:
 
 
 def _is_op_match(match: Match, task: Task) -> bool:
-    """Tell whether one op has the name, the attributes and the layout, all three."""
+    """Return whether one op has the name, the attributes and the layout."""
     return any(
         fnmatchcase(op.name, match.op)
         and all(
@@ -33,18 +33,18 @@ def _is_op_match(match: Match, task: Task) -> bool:
     )
 
 
-def _is_same_attribute(found: object, wanted: object) -> bool:
-    """Compare an attribute, JSON's list, with what YAML said, a tuple."""
-    return found == (list(wanted) if isinstance(wanted, tuple) else wanted)
+def _is_same_attribute(attribute: object, pattern: object) -> bool:
+    """Compare an attribute from JSON (a list) with a pattern from YAML (a tuple)."""
+    return attribute == (list(pattern) if isinstance(pattern, tuple) else pattern)
 
 
-def _is_shape_match(wanted: Sequence[int | str], shape: Sequence[int]) -> bool:
-    return len(wanted) == len(shape) and all(map(_is_size_match, wanted, shape))
+def _is_shape_match(pattern: Sequence[int | str], shape: Sequence[int]) -> bool:
+    return len(pattern) == len(shape) and all(map(_is_size_match, pattern, shape))
 
 
-def _is_size_match(wanted: int | str, size: int) -> bool:
-    """Tell whether a size fits; one that is symbolic, -1, fits what is left open."""
-    if isinstance(wanted, int) or wanted == "*":
-        return wanted in (size, "*")
-    least, _, most = wanted.partition("..")
-    return int(least or 0) <= size and (not most or size <= int(most))
+def _is_size_match(pattern: int | str, size: int) -> bool:
+    """Return whether a size matches; a symbolic one, -1, matches only a range without minimum."""
+    if isinstance(pattern, int) or pattern == "*":
+        return pattern in (size, "*")
+    minimum, _, maximum = pattern.partition("..")
+    return int(minimum or 0) <= size and (not maximum or size <= int(maximum))

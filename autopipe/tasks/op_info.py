@@ -1,8 +1,8 @@
-"""Op information: what a PrimFunc computes, said in operators.
+"""Op information: the operators that a PrimFunc computes.
 
-Lowering turns ops into loops, and loops do not say `strides`. The question is the one of the Relax
-discussion "Extract Op Info from Primfunc": name, kind and attributes of the operator, with the
-function. A fused function has the list of its ops and how they feed each other.
+Lowering turns ops into loops, which lose attributes such as `strides`. This is the subject of the
+Relax discussion "Extract Op Info from Primfunc": attach name, kind and attributes of the operator
+to the function. A fused function has the list of its ops and their data flow.
 """
 
 from pydantic import JsonValue
@@ -20,7 +20,7 @@ KINDS = (
 """TVM's op pattern kinds, by number; a fused function has the largest of its parts."""
 
 LAYOUTS = ("data_layout", "layout")
-"""Attributes in which ops keep the layout of their data."""
+"""Attributes of ops with the layout of their data."""
 
 
 class Parameter(Frozen, frozen=True):
@@ -34,25 +34,25 @@ class Result(Frozen, frozen=True):
     """An argument that another op of the function computes."""
 
     op: int
-    """Index of that op, which stands before the one that reads it."""
+    """Index of that op, which precedes its reader."""
     output: int = 0
-    """Which of its outputs."""
+    """Index of its output."""
 
 
 class Literal(Frozen, frozen=True):
     """An argument that is part of the code: a number, a shape, a constant tensor."""
 
     value: JsonValue
-    """Infinities and what is no number as the texts `inf`, `-inf` and `nan`; null for the values
-    of a large constant, and of a tensor whose shape is all that counts."""
+    """Infinities and NaN as the texts `inf`, `-inf` and `nan`; null for the values of a large
+    constant, and of a tensor of which only the shape matters."""
     dtype: str | None = None
-    """Element type, of a number and of a tensor."""
+    """Element type of a number or a tensor."""
     shape: tuple[int, ...] | None = None
     """Of a tensor."""
 
 
 class Fields(Frozen, frozen=True):
-    """An argument that is a tuple, such as what `concat` joins or the axes of `strided_slice`."""
+    """A tuple argument, such as the inputs of `concat` or the axes of `strided_slice`."""
 
     fields: tuple[Parameter | Result | Literal, ...]
 
@@ -68,32 +68,32 @@ class Op(Frozen, frozen=True):
     attributes: dict[str, JsonValue] = {}
     """Such as `{"strides": [1, 1], "groups": 1, "data_layout": "NHWC"}`."""
     arguments: tuple[Argument, ...] = ()
-    """What it is applied to, in the operator's own order."""
+    """Its arguments, in the operator's order."""
     outputs: tuple[Tensor, ...] = ()
-    """What it computes."""
+    """Its outputs."""
     whole: bool = True
     """Whether the function computes all of the op; some become several PrimFuncs."""
 
     def results(self, index: int) -> tuple[Result, ...]:
-        """Return its outputs as results of the op with that index in its function."""
+        """Return references to its outputs, for the index of the op in its function."""
         return tuple(Result(op=index, output=i) for i in range(len(self.outputs)))
 
     @property
     def layout(self) -> str | None:
-        """The layout of its data, such as `NHWC`; None for an op that has none."""
-        found = (self.attributes.get(name) for name in LAYOUTS)
-        return next((str(layout) for layout in found if layout), None)
+        """The layout of its data, such as `NHWC`; None for an op without a layout."""
+        layouts = (self.attributes.get(name) for name in LAYOUTS)
+        return next((str(layout) for layout in layouts if layout), None)
 
 
 class OpInfo(Frozen, frozen=True):
-    """What a PrimFunc computes."""
+    """The operators of a PrimFunc."""
 
     kind: str
     """TVM's op pattern of the function, one of `KINDS`."""
     ops: tuple[Op, ...] = ()
-    """Its ops, each after those that it reads; empty for a PrimFunc that no op was lowered to."""
+    """Its ops in topological order; empty for a PrimFunc that was not lowered from an op."""
     results: tuple[Argument, ...] = ()
-    """Which of what its ops compute the function returns, in order."""
+    """The results of its ops that the function returns, in order."""
 
     @property
     def names(self) -> tuple[str, ...]:

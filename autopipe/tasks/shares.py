@@ -1,4 +1,4 @@
-"""How much of a model's time was searched, measured and steady: the three words for "tuned"."""
+"""Shares of a model's time that were searched, measured and steady: three degrees of "tuned"."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -9,48 +9,48 @@ if TYPE_CHECKING:
     from autopipe.tasks.task import Task  # every command imports this file, and few need a task
 
 WITHOUT_SEARCH: Final = ("static", "default", "serial", "loops", "parallel_loops", "none")
-"""Engines that propose one schedule and search for none."""
+"""Engines that propose one schedule without a search."""
 
 TOO_LITTLE: Final = "too little to gain"
-"""Why a task is not searched whose first schedule comes so near the bound of the machine."""
+"""Why a task is not searched: its first schedule is close to the bound of the machine."""
 
 _EXACT: Final = 1e-9
-"""What a percentage may lack for its share being a binary fraction."""
+"""Tolerance for the rounding of a share to a binary fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is known of the schedule that a task is built with."""
+    """The measurement of the schedule of a task in the build."""
 
     seconds: float
     """Measured time of one call."""
     searched: bool
-    """Whether an engine searched for schedules of the task, or its bound left nothing to find."""
+    """Whether an engine searched for schedules of the task, or its bound left nothing to gain."""
     steady: bool
     """Whether the repeats of the time agree."""
 
 
 def is_searched(engines: Iterable[str], stopped: str | None) -> bool:
-    """Tell whether a task was searched by one of the engines, or was stopped by its bound before.
+    """Return whether one of the engines searched a task, or its bound made a search needless.
 
-    A search of what is that near its bound would find nothing, so that it is not missing.
+    A schedule close to the bound cannot be improved, so the task counts as searched.
     """
     return stopped == TOO_LITTLE or not set(engines) <= set(WITHOUT_SEARCH)
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Parts of the time of all kept tasks."""
+    """Shares of the time of all kept tasks."""
 
     searched: float
-    """In tasks that `is_searched` holds for, and whose winner was measured."""
+    """In tasks for which `is_searched` holds, with a measured winner."""
     measured: float
-    """In tasks that are built with a schedule that was measured."""
+    """In tasks that are built with a measured schedule."""
     steady: float
     """In tasks whose measurements agree with each other."""
 
     def told(self) -> str:
-        """Say it in one line; almost all is not all."""
+        """Format the shares in one line, rounded down."""
         parts = (f"{format_percent_floored(part, 0)} {name}" for name, part in self.named().items())
         return f"of the time {', '.join(parts)}"
 
@@ -60,35 +60,35 @@ class Shares:
 
 
 def format_percent_floored(part: float, digits: int = 1) -> str:
-    """Write a share in percent, never rounded up: almost all is not all."""
+    """Format a share in percent, rounded down: 99.96 % is not 100 %."""
     scale = 10**digits
     return f"{math.floor(100 * scale * part + _EXACT) / scale:.{digits}f}%"
 
 
 def compute_shares(tasks: "Iterable[Task]", proofs: Mapping[str, Proof]) -> Shares:
-    """Return the shares of kept tasks; `proofs` go by workload.
+    """Compute the shares of kept tasks; `proofs` are keyed by workload.
 
-    A task without a proof weighs what is estimated of it, on the scale of the others: what nobody
-    has measured cannot make itself small.
+    A task without a proof has its estimated time, scaled to the measured ones, as its weight, so
+    that unmeasured tasks count fully.
     """
-    kept = [task for task in tasks if task.dropped is None]
+    kept_tasks = [task for task in tasks if task.dropped is None]
     times = {
         task.index: task.calls * proofs[task.workload].seconds
-        for task in kept
+        for task in kept_tasks
         if task.workload in proofs
     }
-    estimated = sum(task.share for task in kept if task.index in times)
-    scale = sum(times.values()) / estimated if times and estimated else 1.0
-    weights = {task.index: times.get(task.index, task.share * scale) for task in kept}
+    estimated_share = sum(task.share for task in kept_tasks if task.index in times)
+    scale = sum(times.values()) / estimated_share if times and estimated_share else 1.0
+    weights = {task.index: times.get(task.index, task.share * scale) for task in kept_tasks}
     total = sum(weights.values())
 
     def part(counts: Callable[[Proof], bool]) -> float:
-        found = (
+        part_weights = (
             weights[task.index]
-            for task in kept
+            for task in kept_tasks
             if task.workload in proofs and counts(proofs[task.workload])
         )
-        return min(1.0, sum(found) / total) if total else 0.0
+        return min(1.0, sum(part_weights) / total) if total else 0.0
 
     return Shares(
         part(lambda proof: proof.searched), part(lambda _: True), part(lambda proof: proof.steady)

@@ -1,4 +1,4 @@
-"""A tuning task as a plain value: what filters, the policy, tuning and reports know of it."""
+"""A tuning task as a value, for filters, the policy, tuning and reports."""
 
 from pathlib import Path
 from typing import ClassVar, Final
@@ -11,22 +11,22 @@ from autopipe.tasks.tensor import Tensor
 
 
 class Task(Sparse, frozen=True):
-    """One workload: a fused PrimFunc, however often and under whatever name it is called."""
+    """One workload: a fused PrimFunc with all its calls and names."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"likely", "also_likely", "weights"})
 
     index: int
     """Position in the table of tasks, by first use in the model."""
     name: str
-    """Name of its first PrimFunc; for people only."""
+    """Name of its first PrimFunc, for messages."""
     workload: str
     """TVM's structural hash of the PrimFunc without its name, as 16 hex digits."""
     functions: tuple[str, ...]
     """Global names of all PrimFuncs of the lowered module that are this workload."""
     calls: int
-    """How often one inference calls them."""
+    """Number of calls in one inference."""
     info: OpInfo
-    """What it computes, in operators; empty for a PrimFunc that no op was lowered to."""
+    """Its operators; empty for a PrimFunc that was not lowered from an op."""
     reductions: int
     """Reduction blocks inside; a task without any is simple."""
     inputs: tuple[Tensor, ...]
@@ -36,29 +36,29 @@ class Task(Sparse, frozen=True):
     weights: tuple[int, ...] = ()
     """Inputs that are weights in all calls, by position: no kernel writes them."""
     sizes: int = 0
-    """Arguments that are no tensors: symbolic sizes, known when the model runs."""
+    """Number of symbolic sizes among its arguments, known when the model runs."""
     likely: str | None = None
-    """Of a task of the library for every size, the workload that it is at the first likely sizes;
-    null for all others."""
+    """Of a task of the library for every size, its workload at the first specialized sizes; null
+    for all others."""
     also_likely: tuple[str, ...] = ()
-    """The others that it is at further likely sizes."""
+    """Its workloads at further specialized sizes."""
     flops: float
-    """Floating-point operations of one call, as TVM counts them, and as many as reduced values at
-    least."""
+    """Floating-point operations of one call as TVM counts them, at least one for each reduced
+    value."""
     bytes: int
     """Bytes of all arguments of one call."""
     share: float = 0.0
-    """Estimated part of the time of all tasks that its calls take."""
+    """Estimated share of its calls in the time of all tasks."""
     opaque: bool = False
-    """Whether TVM does not see what some of its loops do, as in a sort or an extern call."""
+    """Whether TVM cannot analyze some of its loops, such as a sort or an extern call."""
     idle: bool = False
-    """Whether all it does is store constants, or copy elements to where they are already."""
+    """Whether it only stores constants, or copies elements in place."""
     dropped: str | None
     """Why the task is not tuned; null if it is kept."""
 
     @property
     def simple(self) -> bool:
-        """Whether the task is simple: no block of it reduces, and TVM sees what they all do.
+        """Whether the task is simple: it has no reduction, and TVM can analyze all its blocks.
 
         The one definition, after the RFC: each op in it is injective or simpler, such as
         elementwise functions, broadcasts, layout transforms, slices, reshapes and gathers.
@@ -70,5 +70,5 @@ _TASKS: Final = TypeAdapter(tuple[Task, ...], config=ConfigDict(defer_build=True
 
 
 def read_tasks(folder: Path) -> tuple[Task, ...]:
-    """Return the tasks in an artifact of stage `tasks`."""
+    """Read the tasks in an artifact of stage `tasks`."""
     return _TASKS.validate_json((folder / "tasks.json").read_bytes())

@@ -14,7 +14,7 @@ _Extent = Annotated[int, Field(ge=-1, lt=1 << 63)]
 
 
 class Tensor(Frozen, frozen=True):
-    """What is known of a tensor before there are values."""
+    """Shape and dtype of a tensor."""
 
     shape: Annotated[tuple[_Extent, ...], Field(max_length=_MOST_AXES)]
     """Size of each dimension; -1 where it is symbolic."""
@@ -23,7 +23,7 @@ class Tensor(Frozen, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Bytes of its elements, symbolic dimensions counted as none."""
+        """Bytes of its elements; 0 with a symbolic dimension."""
         bits = re.search(r"[0-9]+$", self.dtype)
-        each = -(-int(bits[0]) // 8) if bits else 1
-        return math.prod(max(extent, 0) for extent in self.shape) * each
+        element_bytes = -(-int(bits[0]) // 8) if bits else 1
+        return math.prod(max(extent, 0) for extent in self.shape) * element_bytes

@@ -1,7 +1,7 @@
 """Serves an exported model over HTTP by the Open Inference Protocol (KServe V2).
 
-Requests beyond the queue get 503, bodies beyond the limit 413, what takes longer than the time
-limit 504. SIGTERM ends it after the requests that run. Needs NumPy, starlette, uvicorn and
+Requests beyond the queue get 503, bodies beyond the limit 413, requests beyond the time limit 504.
+SIGTERM ends it after the running requests. Needs NumPy, starlette, uvicorn and
 prometheus-client.
 """
 
@@ -31,10 +31,10 @@ SECONDS: Final = Histogram("autopipe_inference_seconds", "From the body to the a
 WAITING: Final = Gauge("autopipe_requests_waiting", "Requests that run or wait")
 WRONG: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError,
                 autopipe_runtime.CallError)  # fmt: skip
-"""What a request raises that is not one of the protocol or does not fit the model."""
+"""Exceptions of a request that breaks the protocol or does not fit the model."""
 
 EXIT_CODES: Final = {1: 2, 3: 3, 4: 4}
-"""How it ends where a folder is not opened, by the status: as the folder's program does."""
+"""Exit codes if the folder cannot be opened, by status, equal to those of the folder's program."""
 
 
 def to_datatype(dtype: str) -> str:
@@ -43,7 +43,7 @@ def to_datatype(dtype: str) -> str:
 
 
 class InferenceServer:
-    """One model, the threads that call it, and the bounds of what is accepted."""
+    """One model, the threads that call it, and the limits on requests."""
 
     def __init__(
         self, model: autopipe_runtime.ExportedModel, name: str, options: Namespace
@@ -74,7 +74,7 @@ class InferenceServer:
         return answer
 
     async def answer_in_thread(self, request: Request, due: float) -> Response:
-        """Read a body and have a thread answer it."""
+        """Read a body and answer it in a thread."""
         body = await self.read_body(request)
         with SECONDS.time():
             end = int(request.headers.get(LENGTH, len(body)))
@@ -92,9 +92,9 @@ class InferenceServer:
 
     def answer(self, body: bytes, end: int, due: float) -> Response:
         """Run the model on the inputs of a body whose JSON ends at `end`."""
-        asked = json.loads(body[:end])
+        message = json.loads(body[:end])
         inputs = {}
-        for tensor in asked["inputs"]:
+        for tensor in message["inputs"]:
             dtype = np.dtype(tensor["datatype"].lower().replace("fp", "float"))
             if (size := tensor.get("parameters", {}).get("binary_data_size")) is not None:
                 array = np.frombuffer(body[end : end + size], dtype)
@@ -103,20 +103,20 @@ class InferenceServer:
                 array = np.asarray(tensor["data"], dtype).ravel()
             inputs[tensor["name"]] = array.reshape([max(int(n), 0) for n in tensor["shape"]])
         outputs = self.model(inputs, limit=max(due - time.monotonic(), 0.0))
-        wanted = {one["name"]: one.get("parameters", {}) for one in asked.get("outputs", [])}
-        binary = asked.get("parameters", {}).get("binary_data_output", False)
-        listed, parts = [], []
-        for name in wanted or outputs:
+        requested = {one["name"]: one.get("parameters", {}) for one in message.get("outputs", [])}
+        binary = message.get("parameters", {}).get("binary_data_output", False)
+        tensors, parts = [], []
+        for name in requested or outputs:
             array = outputs[name]
             tensor = {"name": name, "datatype": to_datatype(array.dtype.name), "shape": array.shape}
-            if wanted.get(name, {}).get("binary_data", binary):
+            if requested.get(name, {}).get("binary_data", binary):
                 parts.append(array.tobytes())
                 tensor["parameters"] = {"binary_data_size": array.nbytes}
             else:
                 tensor["data"] = array.ravel().tolist()
-            listed.append(tensor)
-        named = {"id": asked["id"]} if "id" in asked else {}
-        text = json.dumps({"model_name": self.name, **named, "outputs": listed})
+            tensors.append(tensor)
+        identity = {"id": message["id"]} if "id" in message else {}
+        text = json.dumps({"model_name": self.name, **identity, "outputs": tensors})
         if not parts:
             return Response(text, media_type="application/json")
         headers = {LENGTH: str(len(text.encode()))}
@@ -140,7 +140,7 @@ class InferenceServer:
 
 
 async def describe_server(_: Request) -> Response:
-    """Answer with what is added to the protocol: tensors in binary."""
+    """Answer with the extensions of the protocol: binary tensors."""
     extensions = ["binary_tensor_data"]
     return JSONResponse({"name": "autopipe", "version": "1", "extensions": extensions})
 
@@ -168,13 +168,13 @@ def make_app(folder: Path, options: Namespace) -> Starlette:
         folder, threads=options.threads, instances=options.instances
     )
     server = InferenceServer(model, folder.resolve().name.removesuffix(".tar"), options)
-    one = "/v2/models/{model}"
+    model_path = "/v2/models/{model}"
     routes = [
         Route("/v2", describe_server), Route("/v2/health/live", report_health),
         Route("/v2/health/ready", report_health),
-        Route("/metrics", report_metrics), Route(one, server.describe),
-        Route(f"{one}/ready", server.describe),
-        Route(f"{one}/infer", server.infer, methods=["POST"]),
+        Route("/metrics", report_metrics), Route(model_path, server.describe),
+        Route(f"{model_path}/ready", server.describe),
+        Route(f"{model_path}/infer", server.infer, methods=["POST"]),
     ]  # fmt: skip
     return Starlette(routes=routes, exception_handlers={HTTPException: refuse})
 

@@ -1,4 +1,4 @@
-"""Task filters: why a task is not tuned. The RFC's S2, and its `include_simple_task`."""
+"""Task filters: rules that exclude tasks from tuning. The RFC's S2 and `include_simple_task`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,32 +32,32 @@ FILTERS: Final[tuple[type[Filter], ...]] = (
     Minor,
     Heaviest,
 )
-"""Applied in this order; the first reason is the one that is told."""
+"""Applied in this order; the first reason is reported."""
 
 
 def apply_filters(tasks: Sequence[Task], section: Tasks) -> list[Task]:
-    """Return the same tasks, each dropped one with its reason."""
-    found = list(tasks)
+    """Apply all filters; return the tasks, with the reason of each dropped one."""
+    filtered_tasks = list(tasks)
     for task_filter in [made for kind in FILTERS if (made := kind.of(section))]:
-        kept = [task for task in found if task.dropped is None]
-        reasons = {task.index: task_filter.reason(task, kept) for task in kept}
-        found = [
+        kept_tasks = [task for task in filtered_tasks if task.dropped is None]
+        reasons = {task.index: task_filter.reason(task, kept_tasks) for task in kept_tasks}
+        filtered_tasks = [
             task.model_copy(update={"dropped": f"{task_filter.name}: {reason}"})
             if (reason := reasons.get(task.index))
             else task
-            for task in found
+            for task in filtered_tasks
         ]
-    return found
+    return filtered_tasks
 
 
 def count_dropped(tasks: Sequence[Task]) -> dict[str, int]:
-    """Return how many tasks each filter dropped, by its name, the greediest first."""
-    dropped = (task.dropped.partition(": ")[0] for task in tasks if task.dropped is not None)
-    return dict(Counter(dropped).most_common())
+    """Count the dropped tasks by filter, in descending order."""
+    filter_names = (task.dropped.partition(": ")[0] for task in tasks if task.dropped is not None)
+    return dict(Counter(filter_names).most_common())
 
 
 def explain_no_tasks(tasks: Sequence[Task]) -> str:
-    """Say which filter dropped how many tasks, and what keeps them."""
+    """Format the number of dropped tasks and the remedy of each filter."""
     remedies = {kind.name: kind.remedy for kind in FILTERS}
     parts = [
         f"{name} drops {count} ({remedies[name]} keeps them)"

@@ -1,4 +1,4 @@
-"""What a filter is: a rule that drops tasks, with its parameters."""
+"""The base class of filters: rules that drop tasks, with their parameters."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ from autopipe.tasks.task import Task
 
 
 class Filter(Frozen, frozen=True):
-    """One rule. It sees tasks only, so that it needs no TVM and can be told before tuning."""
+    """One rule. It reads only tasks, so that it needs no TVM and works before tuning."""
 
     name: ClassVar[str]
     """The word that its reasons start with."""
     remedy: ClassVar[str]
-    """What in the pipeline file keeps the tasks that it drops."""
+    """The setting of the pipeline file that keeps the tasks that it drops."""
 
     @classmethod
     @abstractmethod
     def of(cls, tasks: Tasks) -> Self | None:
-        """Return the filter that the section asks for, or None if it is switched off."""
+        """Return the filter as the section configures it, or None if it is switched off."""
 
     @abstractmethod
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:
         """Return why a task is dropped, or None to keep it.
 
-        `kept` are all tasks that the filters before this one kept, the task among them.
+        `kept_tasks` are all tasks that earlier filters kept, including this one.
         """

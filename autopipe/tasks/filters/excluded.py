@@ -1,4 +1,4 @@
-"""Drops what the pipeline file does not want."""
+"""Drops tasks that match `tasks.exclude`."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -23,7 +23,7 @@ class Excluded(Filter, frozen=True):
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls(patterns=tasks.exclude) if tasks.exclude else None
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         for position, pattern in enumerate(self.patterns):
             if is_match(pattern, task, task.share):
                 return f"tasks.exclude.{position}, {pattern}, matches it"

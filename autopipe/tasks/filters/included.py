@@ -1,4 +1,4 @@
-"""Drops what the pipeline file does not ask for."""
+"""Drops tasks that do not match `tasks.include`."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -23,7 +23,7 @@ class Included(Filter, frozen=True):
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return None if Match() in tasks.include else cls(patterns=tasks.include)
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         if any(is_match(pattern, task, task.share) for pattern in self.patterns):
             return None
         return "tasks.include does not match it"

@@ -15,11 +15,11 @@ class Light(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.min_bytes: 0"
 
     least: int
-    """Bytes that all arguments of a call have to have."""
+    """Minimum bytes of all arguments of a call."""
 
     @classmethod
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls(least=tasks.heuristics.min_bytes) if tasks.heuristics else None
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         return f"{task.bytes} bytes < {self.least}" if task.bytes < self.least else None

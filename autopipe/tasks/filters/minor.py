@@ -15,13 +15,13 @@ class Minor(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.min_share: 0"
 
     least: float
-    """Share of the estimated time of all tasks, 0 to 1."""
+    """Minimum share of the estimated time of all tasks, 0 to 1."""
 
     @classmethod
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls(least=tasks.heuristics.min_share) if tasks.heuristics else None
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         if task.share >= self.least:
             return None
         return f"{task.share:.3%} of the estimated time < {self.least:.3%}"

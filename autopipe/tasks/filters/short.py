@@ -15,14 +15,14 @@ class Short(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.min_injective_ops: null"
 
     least: int
-    """Ops that a simple task has to have."""
+    """Minimum number of ops of a simple task."""
 
     @classmethod
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         least = tasks.heuristics and tasks.heuristics.min_injective_ops
         return None if least is None else cls(least=least)
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         count = len(task.info.ops)
         if task.simple and count < self.least:
             return f"{count} injective op{'s' * (count != 1)} < {self.least}"

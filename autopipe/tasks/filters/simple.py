@@ -18,5 +18,5 @@ class Simple(Filter, frozen=True):
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return None if tasks.include_simple_task else cls()
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         return "no reduction (include_simple_task)" if task.simple else None

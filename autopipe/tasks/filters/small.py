@@ -15,13 +15,13 @@ class Small(Filter, frozen=True):
     remedy: ClassVar[str] = "tasks.heuristics.min_flops: 0"
 
     least: float
-    """Floating-point operations that a call has to have."""
+    """Minimum floating-point operations of a call."""
 
     @classmethod
     def of(cls, tasks: Tasks) -> Self | None:  # noqa: D102 - as in Filter
         return cls(least=tasks.heuristics.min_flops) if tasks.heuristics else None
 
-    def reason(self, task: Task, kept: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
+    def reason(self, task: Task, kept_tasks: Sequence[Task]) -> str | None:  # noqa: ARG002, D102
         if task.simple or task.flops >= self.least:
             return None
         return f"{task.flops:g} FLOPs < {self.least:g}"

@@ -1,4 +1,4 @@
-"""Patterns of the pipeline file that match no task: most likely not what was meant."""
+"""Report patterns of the pipeline file that match no task, which are probably mistakes."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -23,7 +23,7 @@ def list_unmatched(tasks: Sequence[Task], section: Tasks) -> Iterator[str]:
 
 
 def list_idle_rules(tasks: Sequence[Task], section: Schedules) -> Iterator[str]:
-    """Yield a sentence for each rule of `schedules` that is for no task, whatever its share."""
+    """Yield a sentence for each rule of `schedules` that matches no task of any share."""
     for position, rule in enumerate(section.rules):
         pattern = rule.match
         if not any(is_match(pattern, task, 1.0) for task in tasks):
@@ -35,9 +35,9 @@ def list_idle_rules(tasks: Sequence[Task], section: Schedules) -> Iterator[str]:
 
 def _suggest_pattern(pattern: Match, tasks: Sequence[Task]) -> str:
     names = sorted({name for task in tasks for name in task.info.names})
-    found = [name for name in names if fnmatchcase(name, pattern.op)]
-    if found:
-        return f"; none with {', '.join(found)} fits the rest" if pattern.op != "*" else ""
-    if meant := find_closest(pattern.op, names):
-        return f"; did you mean {meant}?"
+    matching_names = [name for name in names if fnmatchcase(name, pattern.op)]
+    if matching_names:
+        return f"; none with {', '.join(matching_names)} fits the rest" if pattern.op != "*" else ""
+    if suggestion := find_closest(pattern.op, names):
+        return f"; did you mean {suggestion}?"
     return f"; the tasks have {', '.join(names)}" if names else ""
