@@ -7,9 +7,9 @@ import signal
 import sys
 
 _NEEDED = 256 << 20
-"""Bytes of addresses to run a command that imports no TVM (64 MiB) and to tell of its failure.
+"""Bytes of address space to run a command without TVM (64 MiB) and to report its failure.
 
-With fewer, CPython may say anything: bad syntax, a failed import, or nothing at all.
+With less, CPython may fail in any way: bad syntax, a failed import, or without a message.
 """
 
 _addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -20,7 +20,7 @@ if resource.RLIM_INFINITY != _addresses < _NEEDED:
     )
     sys.exit(5)  # as `SetupError`, whose module is not imported any more
 
-# What is imported stays. To look for garbage in it takes a tenth of the time of a short command.
+# Imported modules stay. To collect garbage in them takes a tenth of the time of a short command.
 gc.set_threshold(100_000)
 # Plugins take no part in reading a pipeline file; pydantic would look for them in every package.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

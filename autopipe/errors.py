@@ -1,21 +1,21 @@
-"""Everything autopipe raises on purpose, and the exit code each one ends in.
+"""The errors that autopipe raises on purpose, and their exit codes.
 
 * AutopipeError
-  - GateError      a check ran and said no: verify, a gate          exit 1
+  - GateError      a check failed: verify, a gate                   exit 1
   - WrongBuildError  outputs of a build are not the model's         exit 1
   - ConfigError    the YAML or the command line is wrong            exit 2
-  - ModelError     the model cannot be used                        exit 3
-  - TargetError    the target or its device cannot be used         exit 3
+  - ModelError     the model cannot be used                         exit 3
+  - TargetError    the target or its device cannot be used          exit 3
   - PackageError   a package is damaged or hostile                  exit 3
   - StageError     a stage failed while running                     exit 4
   - CallLimitError a call reached its limit, or was cancelled       exit 4
   - SetupError     a dependency is missing or does not fit          exit 5
-  - StoreError     the store cannot be read or written             exit 5
-  - LockError      the lock does not fit, or cannot be read        exit 6
+  - StoreError     the store cannot be read or written              exit 5
+  - LockError      the lock does not fit, or cannot be read         exit 6
 
-Exit 0 is a finished run; 129, 130 and 143 are SIGHUP, Ctrl-C and SIGTERM. What a disk, a limit or
-the system's memory refuses is a StoreError or a SetupError, whoever raises it (`host/refusal.py`).
-Anything else that escapes is a bug in autopipe: it keeps its traceback and exits 70.
+Exit 0 is a finished run; 129, 130 and 143 are SIGHUP, Ctrl-C and SIGTERM. Errors of a disk, a limit
+or memory become a StoreError or a SetupError (`host/refusal.py`). Any other exception is a bug in
+autopipe: it keeps its traceback and exits 70.
 """
 
 from typing import ClassVar
@@ -28,13 +28,13 @@ class AutopipeError(Exception):
 
 
 class GateError(AutopipeError):
-    """A check ran to its end and said no; nothing is published."""
+    """A check failed; nothing is published."""
 
     exit_code = 1
 
 
 class WrongBuildError(GateError):
-    """Outputs of a build differ from those of the model by more than is allowed."""
+    """Outputs of a build differ from those of the model by more than the tolerance."""
 
 
 class ConfigError(AutopipeError):
@@ -86,6 +86,6 @@ class StoreError(AutopipeError):
 
 
 class LockError(AutopipeError):
-    """The lock is not current, or nobody could have written it so."""
+    """The lock is not current, or is damaged."""
 
     exit_code = 6

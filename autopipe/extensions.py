@@ -1,4 +1,4 @@
-"""What other packages add to autopipe, found by their entry points and imported where it is used.
+"""Extensions of other packages, found by their entry points and imported on use.
 
 A package registers an engine under `autopipe.engines` (a callable that takes the conditions), a
 template under `autopipe.templates` (an instance of a class that derives from `Template`), an
@@ -29,10 +29,10 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     IMPLEMENTATIONS: ("NAME", "FAST", "rewrite", "gain"),
 }  # fmt: skip
-"""The groups of entry points, and the attributes that what they point at must have."""
+"""The groups of entry points, and the attributes that their objects must have."""
 
 _OWN_NAME: Final[Mapping[str, str]] = {TEMPLATES: "name", IMPLEMENTATIONS: "NAME"}
-"""Attribute that holds what the entry point has to be called."""
+"""Attribute with the required name of the entry point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +46,37 @@ class Extension:
     entry: metadata.EntryPoint
 
     def __str__(self) -> str:
-        """Say what it is and whose."""
+        """Format kind, name and distribution."""
         kind = self.group.removeprefix("autopipe.").removesuffix("s")
         return f"{kind} {self.name} of {self.distribution} {self.version}"
 
     def load(self) -> Any:  # noqa: ANN401 - as its group says
-        """Import it. Raises SetupError if that fails or it is not what its group asks for."""
+        """Import it. Raises SetupError if that fails or required attributes are missing."""
         try:
-            loaded = self.entry.load()
+            value = self.entry.load()
         except Exception as error:  # whatever a package may raise while it is imported
             reason = " ".join(str(error).split())
             raise SetupError(f"{self}: {type(error).__name__}: {reason}") from error
-        if self.group == TEMPLATES and isinstance(loaded, type):
+        if self.group == TEMPLATES and isinstance(value, type):
             raise SetupError(f"{self}: {self.entry.value} is a class; name an instance of it")
-        missing = [name for name in NAMES[self.group] if not hasattr(loaded, name)]
+        missing = [name for name in NAMES[self.group] if not hasattr(value, name)]
         if missing:
             raise SetupError(f"{self}: {self.entry.value} lacks {', '.join(missing)}")
         attribute = _OWN_NAME.get(self.group)
-        own_name = getattr(loaded, attribute) if attribute else self.name
+        own_name = getattr(value, attribute) if attribute else self.name
         if self.name != own_name:
             raise SetupError(f"{self}: {attribute} in {self.entry.value} is {own_name!r}")
-        if self.group == TEMPLATES and loaded.version != self.read_template_version():
+        if self.group == TEMPLATES and value.version != self.read_template_version():
             raise SetupError(
                 f"{self}: the class of {self.entry.value} has to state its version as a number,"
                 f" beside `name = {self.name!r}`: keys read it without importing the module"
             )
-        return loaded
+        return value
 
     def read_template_version(self) -> int | None:
-        """Return the version that the class of a template states in its source, or None.
+        """Read the version of a template's class from its source, or None.
 
-        The module is not imported, since it imports TVM.
+        The module is not imported, because it imports TVM.
         """
         for node in _parse_module(self.entry.module).body:
             if isinstance(node, ast.ClassDef):
@@ -88,9 +88,9 @@ class Extension:
 
 
 def _parse_module(name: str) -> ast.Module:
-    """Return the syntax tree of a module, without importing it or the packages around it.
+    """Parse a module without importing it or its packages.
 
-    The tree is empty where the source cannot be found or read.
+    The tree is empty if the source cannot be found or read.
     """
     package, *parts = name.split(".")
     try:
@@ -100,14 +100,14 @@ def _parse_module(name: str) -> ast.Module:
             spec = PathFinder.find_spec(part, locations) if locations else None
         loader = spec.loader if spec else None
         source = loader.get_source(loader.name) if isinstance(loader, SourceFileLoader) else ""
-        with warnings.catch_warnings(action="ignore"):  # an import tells of them
+        with warnings.catch_warnings(action="ignore"):  # an import reports them
             return ast.parse(source or "")
     except (ImportError, OSError, RecursionError, SyntaxError, ValueError):
         return ast.Module([], [])
 
 
 def _read_constants(node: ast.ClassDef) -> dict[str, object]:
-    """Return the names that the body of a class assigns constants to, with these."""
+    """Return the constants that the body of a class assigns, by name."""
     values: dict[str, object] = {}
     for statement in node.body:
         if isinstance(statement, ast.Assign):
@@ -124,19 +124,21 @@ def _read_constants(node: ast.ClassDef) -> dict[str, object]:
 
 @cache
 def installed() -> tuple[Extension, ...]:
-    """Return all that is installed, in an order that does not depend on the file system."""
-    entries = metadata.entry_points()  # which reads those of all distributions
-    found = [
+    """Return all installed extensions, in an order that does not depend on the file system."""
+    entries = metadata.entry_points()  # reads those of all distributions
+    extensions = [
         Extension(group, entry.name, entry.dist.name, entry.dist.version, entry)
         for group in NAMES
         for entry in entries.select(group=group)
         if entry.dist is not None
     ]
-    return tuple(sorted(found, key=lambda entry: (entry.group, entry.distribution, entry.name)))
+    return tuple(
+        sorted(extensions, key=lambda entry: (entry.group, entry.distribution, entry.name))
+    )
 
 
 def list_distributions() -> dict[str, str]:
-    """Return the versions of the distributions that register anything, by name."""
+    """Return the versions of the distributions with extensions, by name."""
     return {extension.distribution: extension.version for extension in installed()}
 
 
@@ -146,13 +148,13 @@ def read_template_versions() -> dict[str, int | None]:
     return {extension.name: extension.read_template_version() for extension in templates}
 
 
-def list_registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]:
+def list_registered(group: str, own_names: Iterable[str] = ()) -> dict[str, Extension]:
     """Return the extensions of a group by name, in the order of their distributions.
 
-    Raises SetupError where two have one name, or one has a name of autopipe's `own`.
+    Raises SetupError if two have the same name, or one has a name in `own_names`.
     """
-    owners = dict.fromkeys(own, "autopipe")
-    found: dict[str, Extension] = {}
+    owners = dict.fromkeys(own_names, "autopipe")
+    extensions: dict[str, Extension] = {}
     for extension in installed():
         if extension.group == group:
             if extension.name in owners:
@@ -160,8 +162,8 @@ def list_registered(group: str, own: Iterable[str] = ()) -> dict[str, Extension]
                     f"{extension}: {owners[extension.name]} has one of that name; uninstall it"
                 )
             owners[extension.name] = extension.distribution
-            found[extension.name] = extension
-    return found
+            extensions[extension.name] = extension
+    return extensions
 
 
 def format_with_owner(group: str, name: str) -> str:
@@ -172,11 +174,11 @@ def format_with_owner(group: str, name: str) -> str:
 
 
 def check_extensions(_argument: object = None, _emit: object = None) -> str:
-    """Import everything that is installed, and return what it is, in a line for people.
+    """Import all installed extensions, and list them in a line.
 
-    Raises SetupError if anything of it is broken. Takes what a call in a child process brings.
+    Raises SetupError if one is broken. The parameters are those of a call in a child process.
     """
-    found = [extension for group in NAMES for extension in list_registered(group).values()]
-    for extension in found:
+    extensions = [extension for group in NAMES for extension in list_registered(group).values()]
+    for extension in extensions:
         extension.load()
-    return ", ".join(map(str, found)) or "none"
+    return ", ".join(map(str, extensions)) or "none"

@@ -1,9 +1,8 @@
-"""What another may have written: files and JSON, read within bounds, and believed in nothing.
+"""Read untrusted files and JSON, within limits.
 
-JSON from a file or a remote is read here and nowhere else. What two readers could understand
-differently, or a later step could not write down again, is refused: NaN, Infinity and numbers that
-no float comes near, a key that is there twice, characters that are not shown, halves of characters,
-deep nesting, and more values than any document of ours has.
+All JSON from files and remotes is parsed here. Ambiguous or unserializable input is refused: NaN,
+Infinity and numbers beyond the range of float64, duplicate keys, invisible characters, lone
+surrogates, deep nesting, and more values than any document of autopipe has.
 """
 
 import errno
@@ -19,22 +18,21 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
 _DEEPEST: Final = 64
-"""Lists and objects in each other."""
+"""Maximum nesting of lists and objects."""
 
 _MOST: Final = 500_000
-"""Lists, objects and commas: what bounds the memory that a document takes."""
+"""Maximum number of lists, objects and commas, which limits the memory of a document."""
 
 _DIGITS: Final = 100
-"""Of a whole number, its sign included: any such is near some float."""
+"""Maximum digits of an integer, its sign included: all such are in the range of float64."""
 
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
-"""What may be half of a character; two halves are one."""
+"""An escaped surrogate, which may be lone."""
 
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of what is not shown: controls, formats such as those that reverse text,
-halves of characters, and separators of lines, which a reader may take for a new line and git does
-not."""
+"""Unicode categories of invisible characters: controls, formats such as those that reverse text,
+surrogates, and line separators, which some programs treat as a new line and git does not."""
 
 _NESTED: Final = (list, dict)
 _HARMLESS: Final = frozenset("\t\n\r")
@@ -43,25 +41,30 @@ _LONE_RETURN: Final = re.compile(r"\r(?!\n)")
 
 
 class MalformedError(ValueError):
-    """This is no JSON, or such as nobody should have to understand; says it in a line."""
+    """Invalid or ambiguous JSON; the message is one line."""
 
 
 def find_hidden(text: str) -> int | None:
-    """Return where the first character is that makes a text read otherwise than it is shown.
+    """Return the index of the first invisible or misleading character; None if there is none.
 
-    A carriage return is one unless a line feed follows.
+    A carriage return counts unless a line feed follows.
     """
-    if text.isprintable():  # says of all but a few texts at once that nothing is hidden
+    if text.isprintable():  # the common case
         return None
     characters = set(text) - _HARMLESS
-    hidden = {c for c in characters if unicodedata.category(c) in _HIDDEN or c in _NO_CHARACTERS}
-    returned = _LONE_RETURN.search(text)
-    places = [*map(text.index, hidden), *([returned.start()] if returned else [])]
+    hidden_characters = {
+        c for c in characters if unicodedata.category(c) in _HIDDEN or c in _NO_CHARACTERS
+    }
+    carriage_return = _LONE_RETURN.search(text)
+    places = [
+        *map(text.index, hidden_characters),
+        *([carriage_return.start()] if carriage_return else []),
+    ]
     return min(places, default=None)
 
 
 def parse(data: bytes | str) -> Any:  # noqa: ANN401 -- JSON
-    """Read a JSON value. Raises MalformedError, whose text quotes nothing of the data."""
+    """Parse a JSON value. Raises MalformedError, whose text quotes nothing of the data."""
     try:
         text = data if isinstance(data, str) else data.decode()
         text.encode()
@@ -85,7 +88,7 @@ def parse(data: bytes | str) -> Any:  # noqa: ANN401 -- JSON
 
 
 def parse_object(data: bytes | str) -> dict[str, Any]:
-    """Read a JSON object. Raises MalformedError."""
+    """Parse a JSON object. Raises MalformedError."""
     value = parse(data)
     if not isinstance(value, dict):
         raise MalformedError("not an object")
@@ -93,7 +96,7 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
 
 
 def read(path: Path, largest: int) -> bytes:
-    """Read a regular file of so many bytes at most. Raises OSError for any other."""
+    """Read a regular file of up to `largest` bytes. Raises OSError for any other."""
     with open_regular_file(path) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
@@ -102,10 +105,10 @@ def read(path: Path, largest: int) -> bytes:
 
 
 def open_regular_file(path: Path) -> BufferedReader:
-    """Open a regular file. Raises OSError for what would have to be waited for, or never ends."""
+    """Open a regular file. Raises OSError for pipes and devices, which may block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # a byte that no name has
+    except ValueError as error:  # a null byte in the name
         raise OSError(errno.EINVAL, str(error)) from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -117,7 +120,7 @@ def open_regular_file(path: Path) -> BufferedReader:
 
 
 def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
-    """Yield the lines of a file; None for one that is longer than so many bytes."""
+    """Yield the lines of a file; None for a line longer than `longest` bytes."""
     while line := file.readline(longest + 1):
         if len(line) <= longest or line.endswith(b"\n"):
             yield line.removesuffix(b"\n")
@@ -145,10 +148,10 @@ def _list_children(value: object) -> Iterable[object]:
 
 
 def _build_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise MalformedError("a key is there twice")
-    return found
+    return members
 
 
 def _parse_integer(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`benchmark.json`: what the stage *benchmark* measured."""
+"""`benchmark.json`: the report of the stage *benchmark*."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,7 +15,7 @@ _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Latency(Frozen, frozen=True):
-    """The times of one contender, in seconds."""
+    """The times of one competitor, in seconds."""
 
     median: float
     """Median over all runs of all rounds."""
@@ -28,27 +28,27 @@ class Latency(Frozen, frozen=True):
 
 
 class LatencyVerdict(StrEnum):
-    """Which contender is faster."""
+    """Which of two competitors is faster."""
 
     FASTER = "faster"
     SLOWER = "slower"
     INCONCLUSIVE = "inconclusive"
-    """The spreads overlap, or something disturbed: these times do not tell."""
+    """The spreads overlap, or the measurement was disturbed."""
 
 
 class LatencyComparison(Frozen, frozen=True):
-    """A build against one rival."""
+    """The comparison of a build with one reference runtime."""
 
     ratio: float
     """Our median divided by theirs; below 1 the build is faster."""
     rounds: tuple[float, ...]
-    """The ratio of each round, whose two contenders ran one after the other."""
+    """The ratio of each round, in which both ran one after the other."""
     verdict: LatencyVerdict
-    """What the spreads allow to say."""
+    """The conclusion from the spreads."""
 
 
 class BenchmarkMachine(Frozen, frozen=True):
-    """Where and under which load the contenders were timed."""
+    """The machine of a benchmark and its load."""
 
     cpu: str
     """Name of the processor."""
@@ -59,20 +59,20 @@ class BenchmarkMachine(Frozen, frozen=True):
     load_before: float
     """Runnable processes, averaged over the minute before the first round."""
     load_after: float
-    """The same after the last round; the contenders themselves are in it."""
+    """The same after the last round, the competitors included."""
 
 
 class RoundConditions(Frozen, frozen=True):
-    """What a machine did while the counted runs of a round were timed."""
+    """The load of a machine during the counted runs of a round."""
 
     seconds: _Seconds
-    """How long that took."""
+    """Wall time."""
     cpu: _Seconds
-    """CPU time of the contender, with all its threads and children."""
+    """CPU time of the competitor, with all its threads and children."""
     others: _Seconds | None
-    """CPU time of all other programs, on the processors it may use; null where nobody tells."""
+    """CPU time of other programs on the processors it may use; null if unknown."""
     stolen: _Seconds | None
-    """Time in which the host of a virtual machine kept these from it; null where nobody tells."""
+    """Time stolen by the host of a virtual machine; null if unknown."""
     cores: Annotated[int, Field(ge=1)]
     """Processors it may use."""
     load_before: float
@@ -80,11 +80,11 @@ class RoundConditions(Frozen, frozen=True):
     load_after: float
     """The same, afterwards."""
     quota: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """As how many processors its control groups let it take time; null for no limit."""
+    """CPU quota of its control groups in processors; null for no limit."""
 
 
 class TimedContender(Frozen, frozen=True):
-    """One contender's result."""
+    """The result of one competitor."""
 
     name: str
     """`autopipe` is the build."""
@@ -95,77 +95,77 @@ class TimedContender(Frozen, frozen=True):
 
 
 class Round(Frozen, frozen=True):
-    """A round that was played."""
+    """A completed round."""
 
     conditions: dict[str, RoundConditions]
-    """What the machine did meanwhile, by contender."""
+    """The load of the machine meanwhile, by competitor."""
     disturbed: str = ""
-    """Who disturbed it; such a round does not count if most were not disturbed."""
+    """The cause of a disturbance; a disturbed round is dropped if most were not disturbed."""
 
 
 class SizedTimes(Sparse, frozen=True):
-    """What the contenders took at certain sizes of a model that leaves sizes open."""
+    """The times of the competitors at certain sizes of a model with dynamic shapes."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"best"})
 
     sizes: dict[str, int]
     """The size of each dimension."""
     likely: bool
-    """Whether there is a library for just these sizes."""
+    """Whether there is a library specialized to these sizes."""
     ours: Latency
     """The times of the build."""
     rivals: dict[str, Latency]
-    """Those of each rival that could be timed."""
+    """Those of each reference runtime that could be timed."""
     comparisons: dict[str, LatencyComparison]
-    """The build against each rival, by the rival's name."""
+    """The comparison with each reference runtime, by its name."""
     disturbed: str = ""
-    """Why these times tell nothing."""
+    """Why these times are inconclusive."""
     best: str = ""
-    """The rival that is fastest at these sizes, where several were timed."""
+    """The fastest reference runtime at these sizes, if several were timed."""
 
 
 class BenchmarkResult(Sparse, frozen=True):
-    """What all contenders took; with open sizes, at the first of those that are timed."""
+    """The times of all competitors; with dynamic shapes, at the first timed sizes."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"at_sizes", "best"})
 
     machine: BenchmarkMachine
-    """Where it was measured."""
+    """The machine of the measurement."""
     threads: int
-    """Threads of the build and of its rivals."""
+    """Threads of the build and of the reference runtimes."""
     warmup: int
-    """Runs of each contender in each round that were not counted, at least."""
+    """Minimum number of uncounted runs of each competitor in each round."""
     repeat: int
-    """Counted runs of each contender in each round, at least."""
+    """Minimum number of counted runs of each competitor in each round."""
     ours: TimedContender
     """The build."""
     rivals: tuple[TimedContender, ...]
-    """The rivals that could be timed."""
+    """The reference runtimes that could be timed."""
     comparisons: dict[str, LatencyComparison]
-    """The build against each rival, by the rival's name."""
+    """The comparison with each reference runtime, by its name."""
     skipped: dict[str, str]
-    """Rivals that could not be timed, and why."""
+    """Reference runtimes that could not be timed, and why."""
     rounds: tuple[Round, ...] = ()
-    """All that were played, in order; the times are of the quiet ones, where most were quiet."""
+    """All rounds in order; the times are those of undisturbed ones, if these are a majority."""
     disturbed: str = ""
-    """What disturbed at least half of the rounds."""
+    """The disturbance of at least half of the rounds."""
     at_sizes: tuple[SizedTimes, ...] = ()
-    """With open sizes, the times at each size that was timed; the first are those above."""
+    """With dynamic shapes, the times at each timed size; the first are those above."""
     best: str = ""
-    """The fastest rival, where several were timed: the ratio to it is the one that counts."""
+    """The fastest reference runtime, if several were timed, which gates use."""
 
     @property
     def counted_rival(self) -> str | None:
-        """Return the name of the rival whose ratio counts; null where none was timed."""
+        """Return the name of the reference runtime that gates use; None if none was timed."""
         return self.best or next(iter(self.comparisons), None)
 
     def summary(self) -> str:
-        """Return one line for people."""
+        """Format a summary of one line."""
         sizes = f"{format_sizes(self.at_sizes[0].sizes)}: " if self.at_sizes else ""
         return f"{sizes}{self._summarize_comparison()}{self._summarize_over_sizes()}"
 
     def _summarize_over_sizes(self) -> str:
-        """Say how the build does over all sizes."""
+        """Format the geometric means over all sizes."""
         if len(self.at_sizes) <= 1:
             return ""
         parts = []
@@ -184,51 +184,53 @@ class BenchmarkResult(Sparse, frozen=True):
     def _summarize_comparison(self) -> str:
         parts = [_format_milliseconds(self.ours.latency)]
         for rival in self.rivals:
-            found = self.comparisons[rival.name]
+            comparison = self.comparisons[rival.name]
             parts.append(
                 f"{rival.name} {_format_milliseconds(rival.latency)}: "
-                f"ratio {found.ratio:.2f}, {found.verdict}"
+                f"ratio {comparison.ratio:.2f}, {comparison.verdict}"
             )
         if self.best:
-            found = self.comparisons[self.best]
-            parts.append(f"best rival {self.best}: ratio {found.ratio:.2f}, {found.verdict}")
+            comparison = self.comparisons[self.best]
+            parts.append(
+                f"best rival {self.best}: ratio {comparison.ratio:.2f}, {comparison.verdict}"
+            )
         if not self.disturbed:
             return "; ".join(parts)
         return "; ".join(parts) + (": " if self.rivals else ", inconclusive: ") + self.disturbed
 
 
 class Outcome(StrEnum):
-    """Whether a build may pass."""
+    """The outcome of a gate."""
 
     PASSED = "passed"
     FAILED = "failed"
     INCONCLUSIVE = "inconclusive"
-    """The times do not tell; the build passes, with a warning."""
+    """The times are inconclusive; the build passes with a warning."""
 
 
 class CheckedGate(Frozen, frozen=True):
-    """A gate, and what was found."""
+    """A gate, and its finding."""
 
     gate: str
     """Its field in the pipeline file, such as `gates.max_slowdown.onnxruntime`."""
     outcome: Outcome
     found: str
-    """What was found, and what is allowed."""
+    """The finding and the limit."""
 
 
 class BenchmarkReport(BenchmarkResult, ArtifactDocument, frozen=True, extra="forbid"):
-    """What all contenders took, on which machine, and what that did to the gates."""
+    """The times of all competitors, the machine, and the outcome of the gates."""
 
     FILE: ClassVar[str] = "benchmark.json"
 
     device: dict[str, Any]
-    """The machine, as far as it decides how fast code runs."""
+    """The facts of the device that determine the speed of code."""
     gates: tuple[CheckedGate, ...]
-    """What became of each gate."""
+    """The outcome of each gate."""
 
 
 def find_best_rival(latencies: Mapping[str, Latency]) -> str:
-    """Return the name of the fastest of several rivals; empty where there are no two."""
+    """Return the name of the fastest reference runtime; empty if there are less than two."""
     if len(latencies) <= 1:
         return ""
     return min(latencies, key=lambda name: latencies[name].median)

@@ -1,4 +1,4 @@
-"""`library.json`: what the stage *build* says of a library."""
+"""`library.json`: the description of a library by the stage *build*."""
 
 from typing import Any, ClassVar, Final, Literal
 
@@ -14,19 +14,18 @@ from autopipe.config.frozen import Sparse
 
 Short = Literal["products", "products and convolutions"]
 SHORT: Final[tuple[Short, Short]] = ("products", "products and convolutions")
-"""What is rounded where convolutions have their channels elsewhere, and where they have them last.
-"""
+"""Which ops multiply in bfloat16, without and with channels last for convolutions."""
 
 
 class Rejected(Part, frozen=True):
-    """A schedule that computes something else, so that the task has another one."""
+    """A wrong schedule that was replaced by another one."""
 
     engine: str
     implementation: str
     reason: str | None
-    """What was wrong."""
+    """The error."""
     folder: str | None
-    """Where it is kept."""
+    """Its quarantine folder."""
 
 
 class LibraryTask(Part, frozen=True):
@@ -36,30 +35,30 @@ class LibraryTask(Part, frozen=True):
     workload: str
     """Hash of its loops."""
     calls: Count
-    """How often one inference calls it."""
+    """Number of calls in one inference."""
     engine: str
     """Name of the engine, or of the fallback."""
     implementation: str
     reason: str
-    """Why this schedule."""
+    """Why this schedule was selected."""
     seconds: Amount | None
     """Median measured time of one call; null for a fallback."""
     rule: int | None
-    """Which rule of the policy the task fell under; null for none."""
+    """Index of the matching rule of the policy; null for none."""
     checked: bool
-    """Whether it was compared with the plain loops."""
+    """Whether its result was compared with that of the plain loops."""
     unchecked: str | None
-    """Why it was not."""
+    """Why it was not compared."""
     rejected: tuple[Rejected, ...]
-    """What was wrong, and stood before it."""
+    """Wrong schedules that were ranked before it."""
     contenders: tuple[ContenderResult, ...]
-    """Who was measured for it, the fastest first."""
+    """The measured arms of the task, the fastest first."""
     failures: tuple[ListedFailure, ...]
-    """What crashed, hung, took too much memory or raised something."""
+    """Crashes, timeouts, memory overruns and exceptions."""
 
 
 class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
-    """A library: how it is called, what it was built for and by, and how."""
+    """A library: its signature, target, versions and tasks."""
 
     FILE: ClassVar[str] = "library.json"
     ADDED: ClassVar[frozenset[str]] = frozenset(
@@ -78,25 +77,25 @@ class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
     versions: dict[str, str | None]
     """Versions of TVM and of the compilers below it."""
     libraries: dict[str, str]
-    """Versions of the libraries that lie beside it, as it calls them."""
+    """Versions of the libraries beside it that it calls."""
     claimed: dict[str, Amount]
-    """Shares of time that are said to be searched, measured and steady."""
+    """Shares of time that are unverified as searched, measured and steady."""
     tasks: tuple[LibraryTask, ...]
     """All tasks, in the order of the model."""
     dimensions: dict[DimensionName, Dimension] = {}
-    """Sizes that are known only when it is called."""
+    """Dynamic dimensions."""
     entries: tuple[SizedLibrary, ...] = ()
-    """Libraries for likely sizes."""
+    """Libraries for specialized sizes."""
     halves: tuple[str, ...] = ()
-    """Names of weights that are stored in float16, and that the libraries take in float32."""
+    """Names of weights that are stored as float16 and passed as float32."""
     rounded: tuple[str, ...] = ()
-    """Names of the model's weights that are rounded to bfloat16."""
+    """Names of the model's bfloat16 weights."""
     short: Short | None = None
-    """What multiplies in bfloat16, of what fits its instruction; null for nothing."""
+    """Which eligible ops multiply in bfloat16; null for none."""
 
     @property
     def signature(self) -> Signature:
-        """Return how it is called."""
+        """Return its signature."""
         return Signature(
             inputs=self.inputs, outputs=self.outputs, weights=self.weights, threads=self.threads,
             device=self.device, dimensions=self.dimensions, entries=self.entries,

@@ -1,7 +1,7 @@
-"""What the stage *lower* leaves: a module, and with open sizes one for each likely size.
+"""The artifact of the stage *lower*: a module, and with dynamic shapes one per specialized size.
 
 `module.json` serves every size. `module.0.json`, `module.1.json` and so on are the same model at
-one size each, as a build for that size alone would have them.
+one size each, equal to that of a static build for that size.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.config.dimension import Sizes
 
 WHOLE: Final = "module.json"
-"""The module for every size, or that of a model without open sizes."""
+"""The module for every size, or that of a model with static shapes."""
 
 
 class SizedModule(Part, frozen=True):
@@ -26,7 +26,7 @@ class SizedModule(Part, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return what its tasks have behind their names, such as `640x640`."""
+        """Return the suffix of the names of its tasks, such as `640x640`."""
         return "x".join(map(str, self.sizes.values()))
 
     @property
@@ -36,7 +36,7 @@ class SizedModule(Part, frozen=True):
 
 
 class SizedModules(ArtifactDocument, frozen=True):
-    """The modules for likely sizes, in their order. A model without open sizes has no such file."""
+    """The modules for specialized sizes, in order. A model with static shapes has no such file."""
 
     FILE: ClassVar[str] = "sizes.json"
 
@@ -54,5 +54,5 @@ class SizedModules(ArtifactDocument, frozen=True):
 
     @classmethod
     def within(cls, folder: Path) -> "SizedModules":
-        """Read them from an artifact of *lower*; there are none without open sizes."""
+        """Read them from an artifact of *lower*; none with static shapes."""
         return cls.read(folder) if (folder / cls.FILE).exists() else cls(modules=())

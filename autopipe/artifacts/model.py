@@ -1,4 +1,4 @@
-"""`model.json`: what the stage *import* says of a model."""
+"""`model.json`: the description of a model by the stage *import*."""
 
 from typing import ClassVar
 
@@ -28,19 +28,19 @@ class ImportedModel(Sparse, ArtifactDocument, frozen=True):
     source_sha256: Digest
     """Digest of the model file as it was read."""
     synthesized: bool
-    """Whether the weights were drawn instead of read."""
+    """Whether the weights were synthesized instead of read."""
     opset: int | None
     """Operator set version of the model; null if it is not ONNX."""
     selects: dict[str, Count]
     """Inputs whose values are indices into a table, with the number of its entries."""
     params: Count
-    """Numbers in all weights."""
+    """Number of elements of all weights."""
     dimensions: dict[DimensionName, Dimension] = {}
-    """Sizes that are known only when it runs."""
+    """Dynamic dimensions."""
     promises: OutputPromises
-    """What a build has to reproduce of the outputs."""
+    """Properties of the outputs that a build has to reproduce."""
 
     @property
     def arguments(self) -> int:
-        """Return how many arguments `main` takes before the weights: open sizes come last."""
+        """Return the number of arguments of `main` before the weights: dynamic sizes come last."""
         return len(self.inputs) + bool(self.dimensions)

@@ -1,4 +1,4 @@
-"""`nodes.json` of *import* and *build*: nodes of the model, and the kernel calls made of them."""
+"""`nodes.json` of *import* and *build*: nodes of the model, and their kernel calls."""
 
 from typing import ClassVar, Final
 
@@ -6,11 +6,11 @@ from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
 
 PACKED: Final = "_prepacked"
-"""What TVM adds to the name of a function whose weights it has laid out otherwise."""
+"""TVM's suffix of functions with packed weights."""
 
 
 def name_kernel(symbol: str) -> str:
-    """Return a kernel's name for people: that of its function in the module tasks are taken of."""
+    """Return a kernel's name for messages: that of its function in the lowered module."""
     return symbol.removesuffix(PACKED)
 
 
@@ -18,15 +18,15 @@ class ModelNode(Part, frozen=True):
     """A node of the model's file."""
 
     name: str
-    """Its name; `Conv_12` of one without, by its operator and position among these."""
+    """Its name; for unnamed nodes operator and index, such as `Conv_12`."""
     op: str
     """Its operator."""
     outputs: tuple[str, ...] = ()
-    """Names of the values that it makes, after which reference runtimes call nodes, too."""
+    """Names of its outputs, after which reference runtimes name nodes, too."""
 
 
 class ModelNodes(ArtifactDocument, frozen=True):
-    """The nodes of the model's file, in its order, those of inner graphs behind their graph's."""
+    """The nodes of the model's file in order, those of inner graphs after their graph's."""
 
     FILE: ClassVar[str] = "nodes.json"
 
@@ -39,9 +39,9 @@ class KernelCall(Part, frozen=True):
     kernel: str
     """Symbol of the kernel in the library."""
     nodes: tuple[Count, ...]
-    """Positions of the nodes that it computes; none where they are not known."""
+    """Positions of the nodes that it computes; empty if unknown."""
     added: bool = False
-    """Whether the compiler added it for these nodes, as where a layout changes."""
+    """Whether the compiler added it for these nodes, for a change of layout, say."""
     reads: tuple[Count, ...] = ()
     """Positions of earlier calls in the same function whose results it reads."""
 
@@ -60,11 +60,11 @@ class KernelFunction(Part, frozen=True):
 
 
 class KernelWork(Part, frozen=True):
-    """What one call of a kernel does, as far as it is known before it runs."""
+    """The work of one call of a kernel, known before it runs."""
 
     kernel: str
     flops: Amount
-    """Floating-point operations; 0 where sizes are open."""
+    """Floating-point operations; 0 with dynamic shapes."""
 
 
 class LibraryNodes(Part, frozen=True):
@@ -77,12 +77,12 @@ class LibraryNodes(Part, frozen=True):
 
 
 class NodeMap(ModelNodes, frozen=True):
-    """The way back from kernel calls to nodes of the model."""
+    """The map from kernel calls to nodes of the model."""
 
     libraries: tuple[LibraryNodes, ...]
 
     def named(self, library: str) -> LibraryNodes:
-        """Return the calls of a library; none where it is not listed."""
+        """Return the calls of a library; empty if it is not listed."""
         return next(
             (one for one in self.libraries if one.library == library),
             LibraryNodes(library=library, functions=()),

@@ -1,17 +1,17 @@
-"""Numbers and names as documents hold them, with what they may be."""
+"""Constrained types of numbers and names in documents."""
 
 from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints
 
 SLOWEST: Final = 1e4
-"""Seconds of one call beyond which a time is no measurement but a stub."""
+"""Maximum measured seconds of one call; larger values are placeholders."""
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-"""How many there are."""
+"""A number of things."""
 
 Amount = Annotated[float, Field(ge=0, le=1e30)]
-"""Seconds, a share, operations, or by what factor something is longer; sums of them stay finite."""
+"""Seconds, a share, operations, or a ratio; sums of them stay finite."""
 
 Time = Annotated[float, Field(gt=0, lt=SLOWEST)]
 """Measured seconds of one call."""

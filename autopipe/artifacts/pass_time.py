@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class PassTime(NamedTuple):
-    """How long a pass of the compiler took. In JSON it is a list of these three."""
+    """Name, runs and seconds of a compiler pass, in JSON a list of these three."""
 
     name: str
     runs: int

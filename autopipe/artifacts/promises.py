@@ -1,8 +1,8 @@
-"""What a model promises of its outputs, as its frontend derives it from the operators.
+"""Properties of a model's outputs that its frontend derives from the operators.
 
-Two correct builds of a model may differ: a sigmoid is rounded as a number up to 1, a quantized
-value may fall on either side of a step, and no order of additions is defined. *import* writes down
-what that means for the outputs, so that *verify* knows no operators.
+Two correct builds of a model may differ: a sigmoid has the rounding error of a number up to 1, a
+quantized value may fall on either side of a step, and no order of additions is defined. *import*
+writes the consequences for the outputs, so that *verify* needs no knowledge of operators.
 """
 
 from typing import Annotated, Final, Literal
@@ -12,7 +12,7 @@ from pydantic import Field
 from autopipe.artifacts.document import Part
 
 SpecialCase = Literal["tiny", "huge", "infinite", "nan", "signed"]
-"""Cases with numbers that most models never see, by the names that *verify* draws them under."""
+"""Cases with exceptional numbers, by their names in *verify*."""
 
 NAN: Final = "nan"
 """The special case with NaN."""
@@ -26,7 +26,7 @@ _ErrorFloor = Annotated[float, Field(gt=0)]
 
 
 class OutputPromises(Part, frozen=True):
-    """What a build has to reproduce of the reference, and where it may differ.
+    """Properties of the reference that a build has to reproduce, and allowed differences.
 
     The defaults hold for a model whose operators are not known.
     """
@@ -38,11 +38,11 @@ class OutputPromises(Part, frozen=True):
     """Whether the model quantizes inside, so that a correct build may round to a neighboring
     step."""
     error_floors: dict[str, _ErrorFloor] = {}
-    """By output, the absolute error below which a difference proves nothing; 0 for others."""
+    """By output, the absolute error below which differences are ignored; 0 for others."""
     exact_cases: tuple[SpecialCase, ...] = ()
     """Special cases on which a build has to equal the reference, infinities and NaN included."""
     finite_cases: tuple[SpecialCase, ...] = COMMON_CASES
-    """Special cases on which it has to where all values of the reference are finite."""
+    """Special cases on which it has to if all values of the reference are finite."""
     nan_only_on_cpu: bool = False
     """Whether NaN is propagated by comparisons: instructions of GPUs return the other operand."""
     references_lose_nan: bool = False

@@ -1,4 +1,4 @@
-"""How a library is called: what is known of it without loading it."""
+"""The signature of a library, which is known without loading it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self
@@ -20,7 +20,7 @@ from autopipe.config.model import DType
 from autopipe.tasks.tensor import Tensor
 
 MOST_ELEMENTS: Final = 2**40
-"""No tensor whose size is open has more, and no range ends above it."""
+"""Maximum elements of a dynamic tensor, and upper limit of ranges."""
 
 
 _Bound = Annotated[int, Field(ge=0, le=MOST_ELEMENTS)]
@@ -34,18 +34,18 @@ class Port(Tensor, Sparse, frozen=True):
     name: str
     """The model's own name for it."""
     dtype: DType
-    """Element type; one that numpy has."""
+    """A dtype of NumPy."""
     dimensions: tuple[OpenExtent | Literal[""], ...] = ()
-    """The name of each dimension with an open size, or the sum that it is; "" where the size is
-    fixed, and in an output where it follows otherwise."""
+    """Name or sum of names of each dynamic dimension; "" for static ones, and for data-dependent
+    ones of an output."""
     ranges: tuple[tuple[_Bound, _Bound] | None, ...] = ()
-    """Of an output, the smallest and the largest size of each dimension that is open and has no
-    name; null for others, and where nothing bounds it before a call."""
+    """Of an output, minimum and maximum of each data-dependent dimension; null for others, and for
+    unbounded ones."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for given in (self.dimensions, self.ranges):
-            if given and len(given) != len(self.shape):
+        for per_axis in (self.dimensions, self.ranges):
+            if per_axis and len(per_axis) != len(self.shape):
                 raise ValueError(f"{self.name!r}: as many dimensions as sizes are needed")
         for size, name, ends in self._list_axes():
             if size >= 0 and (name or ends):
@@ -64,7 +64,7 @@ class Port(Tensor, Sparse, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return each size in words: `8`, `batch`, `1 to 64`, or `?` where only a call tells it."""
+        """Format each size: `8`, `batch`, `1 to 64`, or `?` for an unbounded data-dependent one."""
         return tuple(
             name or (f"{ends[0]} to {ends[1]}" if ends else "?" if size < 0 else str(size))
             for size, name, ends in self._list_axes()
@@ -78,7 +78,7 @@ class Port(Tensor, Sparse, frozen=True):
         return self.model_copy(update={"shape": shape, "dimensions": ()})
 
     def takes(self, shape: Sequence[int]) -> bool:
-        """Tell whether an array of a shape may be this, whatever the sizes with names are."""
+        """Return whether an array of a shape fits for some values of the named dimensions."""
         return len(shape) == len(self.shape) and all(
             given == size or (size < 0 and (ends is None or ends[0] <= given <= ends[1]))
             for given, (size, _, ends) in zip(shape, self._list_axes(), strict=True)
@@ -86,28 +86,27 @@ class Port(Tensor, Sparse, frozen=True):
 
 
 LIBRARY: Final = "lib.so"
-"""The library of a build, or with open sizes that for every size."""
+"""The library of a build, or with dynamic shapes that for every size."""
 SIZED: Final = tuple(f"lib.{place}.so" for place in range(MOST_LIKELY))
-"""Libraries for likely sizes, which a model with open sizes has."""
+"""Libraries for specialized sizes of a model with dynamic shapes."""
 LIBRARIES: Final = (LIBRARY, *SIZED)
 """Names of all libraries that a build may have."""
 PREPARE: Final = "prepare_weights"
-"""The function of a library that takes the weights as they are stored and returns them as `main`
-takes them; it raises an error for other weights than its own. Without one they are taken as they
-are stored."""
+"""The function of a library that converts stored weights to those of `main`; it raises an error for
+weights of another library. Without it, stored weights are passed unchanged."""
 
 MAIN_INTO: Final = "main_into"
-"""The function of a library that takes a tensor for each output besides, to write them to; one with
-small outputs or dynamic shapes has none."""
+"""The variant of `main` with additional tensors for the outputs; a library with small outputs or
+dynamic shapes has none."""
 
 
 def number_weight(place: int) -> str:
-    """Return the name of a weight by its place in the file of a build."""
+    """Return the name of a weight by its position in the file of a build."""
     return f"w{place:05d}"
 
 
 class SizedLibrary(Frozen, frozen=True):
-    """A library that is made for certain sizes."""
+    """A library for specialized sizes."""
 
     library: Annotated[str, StringConstraints(pattern=r"^lib\.[0-7]\.so$")]
     """The file."""
@@ -118,7 +117,7 @@ class SizedLibrary(Frozen, frozen=True):
 
 
 class Signature(Sparse, frozen=True):
-    """What a library must be called with, and what it gives back."""
+    """Inputs, outputs and weights of a library."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves"})
 
@@ -129,16 +128,16 @@ class Signature(Sparse, frozen=True):
     weights: tuple[str, ...]
     """Names of the weights, in call order after the inputs."""
     threads: PositiveInt
-    """Threads the library was tuned for."""
+    """Threads that the library was tuned for."""
     device: DeviceName = "cpu"
-    """Where its kernels run."""
+    """Device of its kernels."""
     dimensions: dict[DimensionName, Dimension] = {}
-    """Sizes that are known only when it is called. After the inputs, a library takes the number of
-    multiples of each, in the order of their names."""
+    """Dynamic dimensions. After the inputs, a library takes the number of multiples of each, in the
+    order of their names."""
     entries: tuple[SizedLibrary, ...] = ()
-    """Libraries for likely sizes; `lib.so` serves every other."""
+    """Libraries for specialized sizes; `lib.so` serves all others."""
     halves: tuple[str, ...] = ()
-    """Names of weights that are stored in float16, and that the libraries take in float32."""
+    """Names of weights that are stored as float16 and passed as float32."""
 
     @model_validator(mode="after")
     def _ports_consistent(self) -> Self:
@@ -146,23 +145,23 @@ class Signature(Sparse, frozen=True):
             if port.ranges or (port.dimensions and "?" in port.words):
                 raise ValueError(f"input {port.name!r}: a size is open where it has a name")
         for port in self.outputs:
-            named = {
+            names = {
                 name
                 for extent in port.dimensions
                 if extent
                 for name in list_dimension_names(extent)
             }
-            if named - self.dimensions.keys():
+            if names - self.dimensions.keys():
                 raise ValueError(f"output {port.name!r}: a dimension that no input has")
         return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         extents = {extent for port in self.inputs for extent in port.dimensions if extent}
-        named = {name for extent in extents for name in list_dimension_names(extent)}
-        if named != self.dimensions.keys():
+        names = {name for extent in extents for name in list_dimension_names(extent)}
+        if names != self.dimensions.keys():
             raise ValueError("dimensions: other names than those of the inputs")
-        if named - extents:
+        if names - extents:
             raise ValueError("dimensions: no input tells one of them")
         if len({entry.library for entry in self.entries}) < len(self.entries):
             raise ValueError("entries: a library is named twice")

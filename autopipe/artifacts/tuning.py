@@ -1,6 +1,6 @@
-"""`tuning.json` and `records.jsonl`: what the stage *tune* found.
+"""`tuning.json` and `records.jsonl`: the results of the stage *tune*.
 
-What is read here is written again with the same bytes: a lock names the digest of its records.
+Reading and writing preserves the bytes, because a lock has the digest of its records.
 """
 
 import json
@@ -34,47 +34,47 @@ def _check_setting(text: str) -> str:
 
 
 class _Kept(Part, frozen=True):
-    """A part of what tuning found."""
+    """A part of the results of tuning."""
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON with the fields that it was made with, no more."""
+        """Serialize it as JSON with only the fields that were set."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class ListedFailure(_Kept, frozen=True):
-    """What crashed, hung, took too much memory or raised something, twice."""
+    """Work that crashed, hung, exceeded its memory or raised an exception, twice."""
 
     engine: str
     implementation: str
     doing: str
-    """What was done with the schedule."""
+    """The kind of work."""
     how: str
-    """How that ended."""
+    """How it ended."""
     retried: bool
     folder: Annotated[str, StringConstraints(max_length=1 << 20)]
-    """Where it is kept, relative to the tuning records."""
+    """Its quarantine folder, relative to the tuning records."""
 
 
 class ContenderResult(_Kept, frozen=True):
-    """How one contender for a task did."""
+    """The result of one arm of a task: an engine on an implementation."""
 
     engine: str
-    """Who proposed its schedules; `static` or `default` for those that nobody searched."""
+    """The engine that proposed its schedules; `static` or `default` without a search."""
     implementation: str
     trials: Count
     failed: Count
     seconds: Amount | None
     """Median of one call with its best schedule; null if none of its trials gave a time."""
     stopped: str | None
-    """Why it was not asked any more; null if it was until the end."""
+    """Why it got no more trials; null if it ran until the end."""
 
 
 Ratio = tuple[Amount, Amount, Amount]
-"""A ratio of times, and the ends of the interval that holds it."""
+"""A ratio of times, and the bounds of its confidence interval."""
 
 
 class Replaced(_Kept, frozen=True):
-    """The schedule that won the trials of a task, where another one won in the model."""
+    """The incumbent of a task, the winner of its trials, that a challenger replaced."""
 
     engine: Name
     implementation: Name
@@ -83,120 +83,119 @@ class Replaced(_Kept, frozen=True):
 
 
 class FinalTime(_Kept, frozen=True):
-    """How a task did inside the whole model."""
+    """The result of the in-model comparison of a task."""
 
     seconds: Amount
-    """Median of one call of who won."""
+    """Median of one call of the winner."""
     finalists: Count
-    """Schedules that could win."""
+    """Number of finalists."""
     replaced: Replaced | None
-    """Who won the trials; null where it won here, too."""
+    """The replaced incumbent; null if it won."""
     ratio: Ratio | None
-    """Time of the fastest other finalist by that of the trials' winner; null where there was
-    none."""
+    """Time of the fastest challenger divided by that of the incumbent; null without a
+    challenger."""
 
 
 class FinalsReport(_Kept, frozen=True):
-    """How the finals inside the whole model went."""
+    """The result of the in-model comparison."""
 
     rounds: Count
-    """How often each model ran."""
+    """Number of rounds of each model."""
     sure: Amount
-    """Part of all cases in which an interval holds its ratio."""
+    """Confidence level of the intervals."""
     tasks: Count
-    """Tasks with more than one finalist."""
+    """Number of tasks with more than one finalist."""
     decided: Count
-    """Those where it is sure who is faster."""
+    """Number of tasks with a significant difference."""
     changed: Count
-    """Those that another schedule won than in the trials."""
+    """Number of tasks whose incumbent was replaced."""
     kernels: Amount
-    """Median of what all kernels take in one run of the model, with all winners."""
+    """Median time of all kernels in one run of the model, with all winners."""
     rest: Amount
-    """What a run takes besides: calls, and storage."""
+    """Time of a run outside of kernels: calls, and storage."""
     whole: Amount = 0.0
-    """Seconds of a run as a package runs it, or where there was no time for that, in the process in
-    which kernels were timed. 0 where it was not measured."""
+    """Seconds of a run of the package, or if there was no time for that, in the process that timed
+    the kernels. 0 if it was not measured."""
     times: dict[Hash, Amount]
-    """Median of one call of each task of the model inside of it, also of those that are not tuned,
-    by workload."""
+    """Median in-model time of one call of each task, including untuned ones, by workload."""
     sizes: dict[Name, Count] = {}
-    """Of a model with open sizes, at which of them it ran; left out of others."""
+    """Sizes of the run of a model with dynamic shapes; omitted for others."""
     gain: Ratio | None
-    """Time of the model with all winners by that with the schedules of an untuned build; null where
-    they are the same. Where such a schedule failed its trial, the trials' winner stands for it."""
+    """Time of the model with all winners divided by that with the schedules of an untuned build;
+    null if these are equal. A schedule that failed its trial is replaced by the incumbent."""
 
     @property
     def run(self) -> float:
-        """Seconds of a run: what its kernels take, and what it takes besides."""
+        """Seconds of a run: its kernels and the rest."""
         return self.kernels + self.rest
 
 
 class TunedTask(_Kept, frozen=True):
-    """What became of a task."""
+    """The result of tuning a task."""
 
     task: Count
-    """Its place in the table of tasks."""
+    """Its index in the table of tasks."""
     name: TaskName
     workload: Hash
     trials: Count
     failed: Count
     engine: str | None
-    """Who won; null if nobody has a time."""
+    """The winner; null if no schedule has a time."""
     implementation: str | None
     seconds: Amount | None
     """Median of one call with the best schedule."""
     stopped: str | None
-    """Why it was not searched any more; null if it was until the end."""
+    """Why its search stopped; null if it ran until the end."""
     rule: int | None
-    """Which rule of the policy it fell under; null for none."""
+    """Index of the matching rule of the policy; null for none."""
     share: Amount
-    """Its part of the model's time before the search."""
+    """Its share of the model's time before the search."""
     failures: tuple[ListedFailure, ...]
     contenders: tuple[ContenderResult, ...]
-    """Who took part, the fastest first."""
+    """The arms, the fastest first."""
     over_next: Amount | None
-    """How many times slower the next contender is; null if there is none with a time."""
+    """Time of the next arm divided by that of the winner; null if none has a time."""
     over_start: Amount | None
-    """The same of the schedules that nobody searched."""
+    """The same of the initial candidates."""
     final: FinalTime | None = None
-    """How it did inside the whole model; left out where that did not run."""
+    """The result of the in-model comparison; omitted if that did not run."""
 
 
 class TuningReport(ArtifactDocument, _Kept, frozen=True):
-    """How tuning went."""
+    """The report of tuning."""
 
     FILE: ClassVar[str] = "tuning.json"
 
     ended: str
     """Why it ended."""
     left_out: Annotated[tuple[str, ...], Field(max_length=100)] = ()
-    """What there was no time for, an entry a kind of work; left out where that is nothing."""
+    """Kinds of work for which there was no time; omitted if there are none."""
     seconds: Amount
-    """How long it took."""
+    """Duration."""
     session: str
-    """Which session measured."""
+    """Id of the session that measured."""
     shares: dict[str, Amount] | None = None
-    """Parts of the time that were searched, measured and steady; left out where a lock knew some of
-    the tasks."""
+    """Shares of the time that were searched, measured and steady; omitted if some of the tasks are
+    from a lock."""
     finals: FinalsReport | None = None
-    """How the finals inside the whole model went; left out where there were none."""
+    """The result of the in-model comparison; omitted without one."""
     sized_finals: Annotated[tuple[FinalsReport, ...], Field(max_length=100)] = ()
-    """The same at each likely size of a model with open sizes, in whose place they are."""
+    """The same at each specialized size of a model with dynamic shapes, instead of `finals`."""
     headroom: tuple[TaskHeadroom, ...] = ()
-    """What is left to gain in each task with a time; left out where none has one."""
+    """The headroom of each task with a time; omitted if there are none."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
-    """The kind of machine that measured; left out where it was the machine of the run."""
+    """The device that measured; omitted if it is the machine of the run."""
     tasks: tuple[TunedTask, ...]
     """Every task that was tuned, in the order of the model."""
 
     @property
     def played(self) -> tuple[FinalsReport, ...]:
-        """The finals that were played: one, one for each likely size, or none."""
+        """The in-model comparisons: one, one for each specialized size, or none."""
         return (self.finals,) if self.finals else self.sized_finals
 
 
 class OpenSetting(_Kept, frozen=True):
-    """What a kernel with open sizes is built with: what is best over all its likely sizes."""
+    """The schedule of a kernel with dynamic shapes: the best over all its specialized sizes."""
 
     engine: Name
     implementation: Name
@@ -204,7 +203,7 @@ class OpenSetting(_Kept, frozen=True):
     """A template and its knobs, as JSON."""
 
     def of(self, record: "BestRecord") -> "BestRecord":
-        """Return a record with this in the place of its schedule, and nothing else of it."""
+        """Return a copy of a record with this schedule."""
         schedule = {name: getattr(self, name) for name in OpenSetting.model_fields}
         return record.model_copy(update=schedule)
 
@@ -216,20 +215,20 @@ class BestRecord(_Kept, frozen=True):
     engine: Name
     implementation: Name
     schedule: Annotated[str, StringConstraints(max_length=1 << 24), AfterValidator(_check_schedule)]
-    """How it is made again: TVM's trace, or a template and its knobs, as JSON."""
+    """The schedule to replay: TVM's trace, or a template and its knobs, as JSON."""
     seconds: Annotated[tuple[Time, ...], Field(min_length=1, max_length=10_000)]
-    """Time of one call, a value a repeat."""
+    """Time of one call, one value per repeat."""
     trials: Count
-    """What finding it took."""
+    """Number of trials of its search."""
     clock: Annotated[str, StringConstraints(max_length=80)] | None = None
     """The clock of these times: null for a loop around the kernel alone."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None
-    """What these times were taken on; left out where it is the machine that tuned."""
+    """The device of these times; omitted if it is the machine that tuned."""
     inside: Annotated[tuple[Time, ...], Field(max_length=10_000)] = ()
-    """Time of one call inside the whole model, a value a round; left out where that did not run."""
+    """In-model time of one call, one value per round; omitted without an in-model comparison."""
     open_settings: Annotated[dict[Hash, OpenSetting], Field(max_length=1000)] = {}
-    """Of kernels with open sizes that this is at likely ones, what is best over all of these, by
-    their workloads; left out where it is this record's schedule."""
+    """For kernels with dynamic shapes that specialize to this workload, the best schedule over all
+    specialized sizes, by their workloads; omitted if it is this record's schedule."""
 
     @property
     def line(self) -> str:
@@ -239,7 +238,7 @@ class BestRecord(_Kept, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What tuning found, as both files of a RECORDS artifact say it."""
+    """The contents of both files of a RECORDS artifact."""
 
     report: TuningReport
     records: Mapping[str, BestRecord]
@@ -247,12 +246,12 @@ class TuningResult:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read a RECORDS artifact. Raises OSError, and MalformedError for what is none."""
+        """Read a RECORDS artifact. Raises OSError and MalformedError."""
         return cls(TuningReport.read(folder), read_records(folder))
 
     @classmethod
     def untuned(cls) -> Self:
-        """Return that of a model of which nothing was tuned."""
+        """Return the result for a model without tuning."""
         return cls(TuningReport(ended="not tuned", seconds=0.0, session="", tasks=()), {})
 
     def write(self, folder: Path) -> None:
@@ -262,7 +261,7 @@ class TuningResult:
 
     @property
     def tasks(self) -> dict[str, TunedTask]:
-        """What became of each task, by workload."""
+        """The result of each task, by workload."""
         return {task.workload: task for task in self.report.tasks}
 
 
@@ -276,6 +275,6 @@ def read_records(folder: Path) -> dict[str, BestRecord]:
 
 def write_records(records: Iterable[BestRecord], folder: Path) -> None:
     """Write `records.jsonl` of an artifact: a line a record, sorted by workload."""
-    ordered = sorted(records, key=lambda record: record.workload)
-    text = "".join(f"{record.line}\n" for record in ordered)
+    sorted_records = sorted(records, key=lambda record: record.workload)
+    text = "".join(f"{record.line}\n" for record in sorted_records)
     (folder / RECORDS).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`verify.json`: what the stage *verify* found."""
+"""`verify.json`: the report of the stage *verify*."""
 
 from collections import Counter
 from enum import StrEnum
@@ -10,7 +10,7 @@ from autopipe.config.frozen import Sparse
 
 
 class Tolerance(Part, frozen=True):
-    """How far an element may be off: `atol + rtol * |reference|`."""
+    """The allowed error of an element: `atol + rtol * |reference|`."""
 
     rtol: float
     """Relative to the element of the reference."""
@@ -19,72 +19,71 @@ class Tolerance(Part, frozen=True):
 
 
 class OutputComparison(Sparse, Part, frozen=True):
-    """What comparing one output on one case showed."""
+    """The comparison of one output on one case."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"elsewhere", "undetermined"})
 
     output: str
     """Name of the output."""
     tolerance: Tolerance
-    """What was allowed."""
+    """The tolerance."""
     failure: str | None = None
-    """Why it fails, in words; null if it passes."""
+    """Why it fails; null if it passes."""
     max_abs: float | None = None
-    """Largest absolute error; null where it cannot be computed."""
+    """Largest absolute error; null if it cannot be computed."""
     max_rel: float | None = None
     """Largest relative error over elements whose reference is not zero."""
     used: float | None = None
-    """Largest part of the allowed error that an element uses; above 1 it fails."""
+    """Largest share of the tolerance that an element uses; above 1 it fails."""
     first_bad: tuple[int, ...] | None = None
     """Index of the first element that fails."""
     elsewhere: int | None = None
-    """How many of its rows are others or in another order, where the reference's own are too with
-    inputs moved by a hair; null where all were compared one by one."""
+    """Number of rows that differ or are in another order, if those of the reference also change
+    under perturbed inputs; null if all rows were compared in order."""
     undetermined: float | None = None
-    """By which part of itself the reference moves where inputs move by a rounding, if that makes
-    this output noise: then it has only to be as large; null where it is not."""
+    """Relative change of the reference under inputs perturbed by a rounding, if that makes this
+    output noise: then only its magnitude is compared; null otherwise."""
     enough_atol: float | None = None
-    """The `atol` that would pass with this rtol; null where none that is allowed would."""
+    """The `atol` that would pass with this rtol; null if no allowed value would."""
     enough_rtol: float | None = None
-    """The `rtol` that would pass with this atol; null where none that is allowed would."""
+    """The `rtol` that would pass with this atol; null if no allowed value would."""
 
 
 class CaseOutcome(StrEnum):
-    """What became of a case."""
+    """The outcome of a case."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It tells nothing: the reference is not finite on it, or refuses it."""
+    """The reference is not finite on it, or refuses it."""
 
 
 class CheckedCase(Sparse, Part, frozen=True):
-    """One case and how each output compared on it."""
+    """One case, and the comparison of each output on it."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic", "reference", "seconds"})
 
     name: str
     """Name of the case."""
     sizes: dict[str, int] = {}
-    """The size of each dimension that is open."""
+    """The size of each dynamic dimension."""
     generic: bool = False
-    """Whether the library for every size ran it, although there is one for just these sizes."""
+    """Whether the library for every size ran it, although there is a specialized one."""
     skipped: bool
     """An edge case outside the model's domain: the reference is not finite on it, or refuses it."""
     crashed: bool = False
-    """Whether the build did not survive it."""
+    """Whether the build crashed on it."""
     reference: str | None = None
-    """The reference that it was compared with, where that is another one: the first one refuses
-    the case, or contradicts this one, with which the build agrees."""
+    """The reference of this case, if it is not the first: the first one refuses the case, or
+    contradicts this one, with which the build agrees."""
     seconds: float | None = None
-    """How long it took to run the build on it and to compare the outputs; null where that is not
-    known."""
+    """Time to run the build on it and to compare the outputs; null if unknown."""
     outputs: tuple[OutputComparison, ...]
     """The outputs, in order; none if the case was skipped."""
 
     @property
     def told(self) -> str:
-        """Return what it is called, with its sizes."""
+        """Format its name and sizes."""
         where = " in the library for every size" if self.generic else ""
         return append_sizes(f"case {self.name!r}", self.sizes) + where
 
@@ -93,12 +92,12 @@ class CheckedCase(Sparse, Part, frozen=True):
         """Whether the build passed it."""
         if self.skipped:
             return CaseOutcome.SKIPPED
-        failed = any(output.failure for output in self.outputs)
-        return CaseOutcome.FAILED if failed else CaseOutcome.PASSED
+        has_failed = any(output.failure for output in self.outputs)
+        return CaseOutcome.FAILED if has_failed else CaseOutcome.PASSED
 
 
 class Verification(Sparse, ArtifactDocument, frozen=True):
-    """What the comparison of a build with a reference showed."""
+    """The comparison of a build with a reference."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"rounded_by", "failure"})
     FILE: ClassVar[str] = "verify.json"
@@ -108,46 +107,46 @@ class Verification(Sparse, ArtifactDocument, frozen=True):
     reference_version: str
     """Its version."""
     cases: tuple[CheckedCase, ...]
-    """All cases that a model is made for, or nearly so, in order."""
+    """All ordinary and edge cases, in order."""
     special: tuple[CheckedCase, ...] = ()
-    """Cases with a few infinities, numbers that are none, or the smallest and largest there are; a
-    build may fail one where its operators promise nothing about such numbers."""
+    """Cases with infinities, NaN, or the smallest and largest numbers; a build may fail one whose
+    operators are not defined for such numbers."""
     warnings: tuple[str, ...]
-    """Why parts of the comparison prove nothing."""
+    """Why parts of the comparison are inconclusive."""
     rounded_by: float | None = None
-    """How far bfloat16 moves an output of random or real inputs, at most: the norm of the
-    difference by that of the output. Null where nothing is rounded to it."""
+    """Maximum relative error of an output due to bfloat16: the norm of the difference divided by
+    that of the output. Null without bfloat16."""
     failure: str | None = None
-    """Why the build fails, in words; null if it passes. Later batches of cases are left out."""
+    """Why the build fails; null if it passes. Later batches of cases are omitted."""
 
     @property
     def sizes(self) -> int:
-        """Return at how many sizes it was compared; 0 without open sizes."""
+        """Return the number of compared sizes; 0 with static shapes."""
         return len({tuple(case.sizes.items()) for case in self.cases if case.sizes})
 
     @property
     def binding(self) -> tuple[CheckedCase, ...]:
-        """Return the cases that decide; of special ones it is known only where one fails."""
+        """Return the deciding cases; special ones are known to decide only if one fails."""
         return (*self.cases, *self.special) if self.failure else self.cases
 
     @property
     def extent(self) -> str:
-        """Say on how many cases, and with open sizes at how many sizes, it was compared."""
+        """Format the numbers of compared cases and, with dynamic shapes, of sizes."""
         cases = f"{sum(not case.skipped for case in self.cases)} cases"
         return f"{cases} at {self.sizes} sizes" if self.sizes else cases
 
     def summary(self) -> str:
-        """Return one line for people."""
+        """Format a summary of one line."""
         if self.failure is not None:
             return self.failure
-        used = [output.used or 0.0 for case in self.cases for output in case.outputs]
+        used_shares = [output.used or 0.0 for case in self.cases for output in case.outputs]
         return (
             f"equal to {self._format_references()} on {self.extent}, "
-            f"{max(used):.2%} of the allowed error used"
+            f"{max(used_shares):.2%} of the allowed error used"
         ) + ("" if self.rounded_by is None else f"; {self.rounded_by:.2%} off by bfloat16")
 
     def _format_references(self) -> str:
-        """Name the references, with the number of cases that each decided if there are several."""
+        """List the references, with the number of cases of each if there are several."""
         main = f"{self.reference} {self.reference_version}"
         counts = Counter(case.reference or main for case in self.cases if not case.skipped)
         if set(counts) <= {main}:

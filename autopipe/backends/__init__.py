@@ -1,4 +1,4 @@
-"""Backends: the hardware that is compiled for. Each is a class in a file of its own."""
+"""Backends: the kinds of target hardware. Each is a class in its own file."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ _ALL: Final = (
 )
 
 BACKENDS: Final[Mapping[str, Backend]] = {backend.kind: backend for backend in _ALL}
-"""All backends, by TVM's target kind; the first is what a target without a kind is for."""
+"""All backends, by TVM's target kind; the first is the default."""
 
 DEVICES: Final[Mapping[str, Backend]] = {backend.device: backend for backend in _ALL}
 """All backends, by TVM's name of the device."""

@@ -1,7 +1,7 @@
-"""What a backend is: the base class with the questions that all other code asks.
+"""The base class of backends: the interface that all other code uses.
 
-The RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954) was asked what the key pieces of
-a backend's description are, and left it open. These are ours.
+The RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954) left open which parts a
+description of a backend needs. These are ours.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Backend:
-    """One kind of hardware, by default a device of which TVM only has the code generator.
+    """One kind of hardware; the defaults are those of a device with only TVM's code generator.
 
     A method imports what it needs when it is called: the description of a backend loads neither TVM
     nor a schedule.
@@ -32,10 +32,9 @@ class Backend:
     device: ClassVar[str]
     """TVM's name of the device on which its kernels run."""
     fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Fields of section `target` that are for this kind alone, each with the message for a target
-    of another kind that states it."""
+    """Fields of section `target` that only this kind has, with the message for other kinds."""
     limits: ClassVar[Mapping[str, object]] = MappingProxyType({})
-    """Attributes of TVM's target that are the same for all hardware of this kind."""
+    """Attributes of TVM's target that are equal for all hardware of this kind."""
     sketches: ClassVar[str] = "cuda"
     """Rules of engine `ansor`, by MetaSchedule's name."""
 
@@ -47,14 +46,14 @@ class Backend:
     supports_dynamic_shapes: ClassVar[bool] = False
     """Whether kernels may be compiled for dimensions that are known only when they are called."""
     supports_bfloat16_rounding: ClassVar[bool] = False
-    """Whether weights and products may be rounded to bfloat16, as `numerics` asks for."""
+    """Whether `numerics` may ask for bfloat16 weights and matmuls."""
     supports_remote_runners: ClassVar[bool] = False
     """Whether tuning may measure on other machines."""
     has_half_arithmetic: ClassVar[bool] = True
     """Whether all its hardware computes in float16 and bfloat16; where only some does, graphs are
     widened to float32 by the features of the target."""
     expands_elementary_functions: ClassVar[bool] = False
-    """Whether `exp` and the like are compiled as arithmetic, which is vectorized; a GPU has
+    """Whether functions such as `exp` are expanded to arithmetic, which is vectorized; a GPU has
     instructions for them."""
     fuses_attention: ClassVar[bool] = False
     """Whether there is a schedule for attention in one kernel."""
@@ -63,38 +62,38 @@ class Backend:
         """Return the attributes of TVM's target for resolved facts. Raises TargetError."""
         return {"kind": self.kind, **self.limits}
 
-    def resolve_architecture(self, named: str | None) -> str | None:  # noqa: ARG002 - it has none
-        """Return the architecture of a target: the named one, or this machine's for `native`.
+    def resolve_architecture(self, name: str | None) -> str | None:  # noqa: ARG002 - it has none
+        """Resolve the architecture of a target: `native` is that of this machine.
 
-        None for hardware without architectures. Raises TargetError where this machine has none.
+        None for hardware without architectures. Raises TargetError if this machine has no device.
         """
         return None
 
     def required_architecture(self, facts: Mapping[str, object]) -> str | None:  # noqa: ARG002
-        """Return what code for resolved facts needs of a device, as manifests keep it."""
+        """Return the architecture that code for resolved facts requires, for manifests."""
         return None
 
     def check_device(self, facts: Mapping[str, object]) -> None:  # noqa: ARG002 - none fits
-        """Raise TargetError where kernels for resolved facts cannot run on this machine."""
+        """Raise TargetError if kernels for resolved facts cannot run on this machine."""
         raise TargetError(f"built for {self}, which does not run here: there is no runtime")
 
     def describe_device(self) -> Mapping[str, object]:
-        """Return what facet `device` states beside the host."""
+        """Return the facts of facet `device` besides those of the host."""
         return {}
 
     def describe_toolchain(self) -> Mapping[str, object]:
-        """Return what facet `toolchain` states beside the linker."""
+        """Return the facts of facet `toolchain` besides the linker."""
         return {}
 
     def peak_flops(self, cores: int) -> float:  # noqa: ARG002 - of the whole device
-        """Return operations per second that no hardware of this kind reaches on so many cores.
+        """Return an upper bound of operations per second on so many cores.
 
-        Faster times are wrong. The largest GPUs do a hundredth of this in 8 bits.
+        Times below this bound are rejected. The largest GPUs reach a hundredth of it in int8.
         """
         return 1e18
 
     def schedule(self, module: "tvm.IRModule", conditions: "Conditions") -> "Planned | None":
-        """Schedule `main` for engine `default`, without measuring; None if that serves no such."""
+        """Schedule `main` for engine `default` without measuring; None if it does not apply."""
         from autopipe.schedules.engines import dlight
 
         return dlight.plan(module, conditions)
@@ -107,15 +106,15 @@ class Backend:
         return ()
 
     def implementations(self) -> "tuple[Implementation, ...]":
-        """Return the other ways to compute a function, such as Winograd; raises likewise."""
+        """Return alternative implementations, such as Winograd. Raises SetupError likewise."""
         return ()
 
     def compiler(self) -> KernelCompiler | None:
-        """Return what compiles kernels, or None if TVM does it alone."""
+        """Return the kernel compiler, or None if TVM compiles them alone."""
         return None
 
     def runtime(self) -> DeviceRuntime | None:
-        """Return what kernels need of this process; without it, a device runs nothing here."""
+        """Return the runtime of the device in this process, or None if kernels cannot run."""
         return None
 
     def __str__(self) -> str:

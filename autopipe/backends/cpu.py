@@ -1,4 +1,4 @@
-"""Backend `llvm`: processors, by LLVM."""
+"""Backend `llvm`: processors, compiled by LLVM."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -39,7 +39,7 @@ class Cpu(Backend):
     fuses_attention = True
 
     def check_device(self, facts: Mapping[str, object]) -> None:
-        """Accept all: the processor is the host, whose features are checked for every target."""
+        """Do nothing: the features of the host processor are checked for every target."""
 
     def peak_flops(self, cores: int) -> float:  # noqa: D102 - as in Backend
         return cores * _CORE_PEAK

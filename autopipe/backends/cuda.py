@@ -1,4 +1,4 @@
-"""Backend `cuda`: NVIDIA's GPUs. Machine code is made by nvcc, with or without a GPU."""
+"""Backend `cuda`: NVIDIA's GPUs, compiled by nvcc, with or without a GPU."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Final
@@ -20,18 +20,18 @@ class Cuda(Backend):
         "max_threads_per_block": 1024,
         "thread_warp_size": 32,
         "registers_per_block": 1 << 16,
-    }  # what every GPU of these architectures gives a block, without asking for more
+    }  # the defaults of a block on every GPU of these architectures
 
     def target_attributes(self, facts: Mapping[str, object]) -> Mapping[str, object]:  # noqa: D102 - as in Backend
         from autopipe.compiler.target import cuda_target
 
-        named = cuda_target.find_arch_attributes(str(facts["arch"]))
-        return {"kind": self.kind, **named, **self.limits}
+        attributes = cuda_target.find_arch_attributes(str(facts["arch"]))
+        return {"kind": self.kind, **attributes, **self.limits}
 
-    def resolve_architecture(self, named: str | None) -> str:  # noqa: D102
+    def resolve_architecture(self, name: str | None) -> str:  # noqa: D102
         from autopipe.environment import cuda
 
-        return cuda.find_native_arch() if named in {None, "native"} else str(named)
+        return cuda.find_native_arch() if name in {None, "native"} else str(name)
 
     def required_architecture(self, facts: Mapping[str, object]) -> str:  # noqa: D102
         from autopipe.compiler.target import gpu

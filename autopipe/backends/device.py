@@ -1,4 +1,4 @@
-"""What a backend brings for kernels that do not run on the processor: contracts of two modules."""
+"""Interfaces of the two modules that a backend for devices provides."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,31 +15,31 @@ class ArgumentStaging(Protocol):
         """Return a copy on the device."""
 
     def arguments(self, held: Mapping[int, object] = ...) -> list[object]:
-        """Copy the buffers to the device and return the copies; `held` are there already."""
+        """Copy the buffers to the device and return the copies; `held` are already there."""
 
     def places(self) -> "list[Tensor]":
-        """Return the tensors on the device that are filled before each call."""
+        """Return the tensors on the device that are overwritten before each call."""
 
     def results(self, tensors: Sequence[object]) -> "list[Tensor]":
         """Wait for the device, and return copies of the results in this process."""
 
 
 class DeviceRuntime(Protocol):
-    """What kernels of a device need of this process; `compiler.library.cuda_runtime` is one."""
+    """The runtime of a device in this process, such as `compiler.library.cuda_runtime`."""
 
     @property
     def NUMBER(self) -> int:  # noqa: N802 - a constant of a module
-        """The number that DLPack gives the kind of device."""
+        """DLPack's number of the device type."""
 
     @property
     def Staging(self) -> "Callable[[Sequence[Tensor]], ArgumentStaging]":  # noqa: N802 - its class
-        """Makes the copies of the buffers that are filled before each call."""
+        """The class that copies arguments to the device."""
 
     def load(self) -> None:
         """Load the runtime into this process. Raises SetupError without a driver or a library."""
 
     def check_unused(self) -> None:
-        """Raise SetupError if this process has used the device, so that no fork of it can."""
+        """Raise SetupError if this process has used the device, so that its forks cannot."""
 
 
 class KernelCompiler(Protocol):
@@ -50,7 +50,7 @@ class KernelCompiler(Protocol):
         """The beginning of its error messages."""
 
     def install(self) -> None:
-        """Have TVM compile with it in this process. Raises SetupError where it is missing."""
+        """Register it as TVM's compiler in this process. Raises SetupError if it is missing."""
 
     def portable(self) -> AbstractContextManager[None]:
-        """Compile for files: the same bytes with and without the device."""
+        """Compile for files, with the same bytes with and without the device."""

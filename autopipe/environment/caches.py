@@ -1,4 +1,4 @@
-"""Cache sizes of a processor: those that the kernel states of this one, else those of its row."""
+"""Cache sizes of a processor: from the kernel for this machine, else from the table."""
 
 from pathlib import Path
 from typing import Final
@@ -13,13 +13,13 @@ _UNITS: Final = {"K": KIB, "M": MIB, "G": 1024 * MIB}
 def find_cache_sizes(
     machine: Machine, *, here: bool, folder: Path = SYSTEM_FOLDER
 ) -> dict[str, int]:
-    """Return the bytes of `l1`, `l2` and `l3`; `here` asks this machine, as far as it answers."""
+    """Return the bytes of `l1`, `l2` and `l3`; with `here`, those of this machine if known."""
     row = {"l1": machine.l1_bytes, "l2": machine.l2_bytes, "l3": machine.l3_bytes}
     return {**row, **(read_sizes(folder) if here else {})}
 
 
 def read_line(folder: Path) -> int | None:
-    """Return the bytes of a cache line as the system tells them, None if it does not."""
+    """Read the bytes of a cache line from sysfs; None if they are not there."""
     try:
         return int((folder / "index0" / "coherency_line_size").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -27,8 +27,8 @@ def read_line(folder: Path) -> int | None:
 
 
 def read_sizes(folder: Path) -> dict[str, int]:
-    """Return the bytes of `l1`, `l2` and `l3` as the system tells them, as far as it does."""
-    found = {}
+    """Read the bytes of `l1`, `l2` and `l3` from sysfs, as far as they are there."""
+    sizes = {}
     for index in sorted(folder.glob("index*")):
         try:
             level, kind, size = (
@@ -36,7 +36,7 @@ def read_sizes(folder: Path) -> dict[str, int]:
                 for name in ("level", "type", "size")
             )
             if kind != "Instruction" and level in {"1", "2", "3"}:
-                found[f"l{level}"] = int(size[:-1]) * _UNITS[size[-1:]]
+                sizes[f"l{level}"] = int(size[:-1]) * _UNITS[size[-1:]]
         except (OSError, ValueError, KeyError):  # not every virtual machine says
             continue
-    return found
+    return sizes

@@ -1,7 +1,7 @@
-"""What this machine has for CUDA: the GPU, and the compiler for it.
+"""The GPU and the CUDA compiler of this machine.
 
-The driver is asked in a child process, which is this file run alone: a process that has touched
-CUDA cannot fork any more.
+The driver is queried in a child process that runs this file: a process that has used CUDA cannot
+fork.
 """
 
 import ctypes
@@ -39,36 +39,36 @@ def look() -> Gpu | str:
     """Return the GPU, or why there is none."""
     command = [sys.executable, "-I", __file__]
     try:
-        done = subprocess.run(  # noqa: S603
+        completed = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, check=False, timeout=_PATIENCE
         )
     except subprocess.TimeoutExpired:
         return f"the NVIDIA driver gave no answer within {_PATIENCE:g} s"
-    if done.returncode != 0:
+    if completed.returncode != 0:
         return "the NVIDIA driver crashed when it was asked"
-    answer = json.loads(done.stdout)
+    answer = json.loads(completed.stdout)
     return answer if isinstance(answer, str) else Gpu(**answer)
 
 
 def describe_gpu() -> dict[str, object]:
-    """Return the facts of the GPU, null for what is not there."""
-    found = look()
-    return asdict(found) if isinstance(found, Gpu) else {"gpu": None, "driver": None}
+    """Return the facts of the GPU; null values without one."""
+    gpu = look()
+    return asdict(gpu) if isinstance(gpu, Gpu) else {"gpu": None, "driver": None}
 
 
 def find_native_arch() -> str:
     """Return the architecture of the GPU. Raises TargetError where there is none."""
     from autopipe.errors import TargetError  # late: this file is also run alone
 
-    found = look()
-    if isinstance(found, str):
-        raise TargetError(f"target.arch: {found}; name what to compile for, such as sm_90")
-    return found.arch
+    gpu = look()
+    if isinstance(gpu, str):
+        raise TargetError(f"target.arch: {gpu}; name what to compile for, such as sm_90")
+    return gpu.arch
 
 
 @cache
 def nvcc() -> str | None:
-    """Return the path of the CUDA compiler: the one installed with autopipe, else the PATH's."""
+    """Return the path of the CUDA compiler: the one from pip, else that on the PATH."""
     wheel = next((found for found in _list_wheel_paths("bin/nvcc") if found.is_file()), None)
     return str(wheel) if wheel else shutil.which("nvcc")
 
@@ -79,25 +79,25 @@ def toolchain() -> dict[str, object]:
     path = nvcc()
     if path is None:
         return {"nvcc": None}
-    shown = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
-    return {"nvcc": shown.stdout.strip().rsplit("\n", 1)[-1]}
+    completed = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    return {"nvcc": completed.stdout.strip().rsplit("\n", 1)[-1]}
 
 
 def runtime_library() -> str:
-    """Return libcudart as the dynamic linker finds it, or where pip has put it."""
+    """Return libcudart as a name for the dynamic linker, or its path in NVIDIA's wheels."""
     name = "libcudart.so.13"  # what the CUDA runtime of TVM's wheel is linked with
     return next((str(found) for found in _list_wheel_paths(f"lib/{name}") if found.is_file()), name)
 
 
 def _list_wheel_paths(file: str) -> list[Path]:
-    """Return where a file of NVIDIA's wheels for CUDA 13 would be."""
+    """Return possible paths of a file of NVIDIA's wheels for CUDA 13."""
     spec = find_spec("nvidia")
     folders = spec.submodule_search_locations if spec else None
     return [Path(folder, "cu13", file) for folder in folders or ()]
 
 
 def _ask_driver() -> dict[str, str] | str:
-    """Ask the driver for its first device."""
+    """Query the driver for its first device."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -109,12 +109,12 @@ def _ask_driver() -> dict[str, str] | str:
     driver.cuDeviceGetName(name, len(name), 0)
     number = ctypes.c_int()
 
-    def told(function: str, *arguments: int) -> int:
+    def query(function: str, *arguments: int) -> int:
         getattr(driver, function)(ctypes.byref(number), *arguments)
         return number.value
 
-    version = told("cuDriverGetVersion")
-    capability = [told("cuDeviceGetAttribute", which, 0) for which in (_MAJOR, _MINOR)]
+    version = query("cuDriverGetVersion")
+    capability = [query("cuDeviceGetAttribute", which, 0) for which in (_MAJOR, _MINOR)]
     return {
         "gpu": name.value.decode(errors="replace"),
         "arch": f"sm_{capability[0]}{capability[1]}",

@@ -1,8 +1,7 @@
-"""The world outside as facts: versions, target, machine, linker. Those a stage reads enter its key.
+"""Facts of the environment: versions, target, machine, linker. A stage's facts enter its key.
 
-What only TVM knows is asked once for each installation, in a child process, which is also the
-check that the installation works. The answer is kept in the store, so that a cached run never
-imports TVM.
+Facts that only TVM knows are queried once for each installation, in a child process, which also
+checks that the installation works. The answer is stored, so that a cached run never imports TVM.
 """
 
 import math
@@ -33,59 +32,59 @@ from autopipe.store.store import Store
 _STACK: Final = ("apache-tvm", "apache-tvm-ffi")
 
 Stack = Mapping[str, str]
-"""What TVM says: `llvm` version, the host's `mcpu` and `mtriple`, and what it `lacks`."""
+"""Facts from TVM: `llvm` version, the host's `mcpu` and `mtriple`, and missing features `lacks`."""
 
 _ASKED: Final = ("llvm", "mcpu", "mtriple", "lacks")
 _EXAMINED: Final = 2
-"""Raise it when the same installation says something else of the same machine."""
+"""Bump when the same installation gives other facts on the same machine."""
 
 
 class Environment(Protocol):
-    """Where facts come from."""
+    """A source of facts."""
 
     def facts(self, facets: Iterable[Facet]) -> Facts:
-        """Return what the facets say. Raises SetupError, TargetError."""
+        """Return the facts of the facets. Raises SetupError, TargetError."""
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:
-        """Return the same, or None where TVM would have to be asked first."""
+        """Return the same, or None if that needs facts from TVM."""
 
 
 class Host:
-    """The machine this process runs on, seen by a pipeline with this target."""
+    """The machine of this process, for a pipeline with this target."""
 
     def __init__(self, target: Target, store: Store, examine: Callable[[], Stack]) -> None:
-        """Take how TVM is asked: `examine` runs it in a child and raises SetupError."""
+        """Set target and store; `examine` queries TVM in a child and raises SetupError."""
         self._target = target
         self._store = store
         self._examine = examine
         self._known: dict[Facet, Mapping[str, object]] = {}
 
     def facts(self, facets: Iterable[Facet]) -> Facts:
-        """Return what the facets say, asking TVM only if nobody has on this installation."""
+        """Return the facts of the facets, querying TVM only once for an installation."""
         facets = frozenset(facets)
-        known = self.known(facets)
-        if known is None:
+        facts = self.known(facets)
+        if facts is None:
             _write_stack(self._store, self._examine())
-            known = self.known(facets)
-        if known is None:
+            facts = self.known(facets)
+        if facts is None:
             raise SetupError(f"{self._store.root}: cannot keep what TVM said")
-        return known
+        return facts
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:
-        """Return what the facets say, or None where TVM was never asked.
+        """Return the facts of the facets, or None if TVM was never queried.
 
-        What a facet has said it says again: a run rests on one state of the machine.
+        Facts are cached, so that a run uses one state of the machine.
         """
-        found = {}
+        found_facts = {}
         for facet in facets:
             facts = self._known.get(facet) or self._find_facts(facet)
             if facts is None:
                 return None
-            found[facet] = self._known[facet] = facts
-        return found
+            found_facts[facet] = self._known[facet] = facts
+        return found_facts
 
     def _find_facts(self, facet: Facet) -> Mapping[str, object] | None:
-        """Return what a facet says now; None where TVM would have to be asked first."""
+        """Determine the facts of a facet; None if that needs facts from TVM."""
         backend = BACKENDS[self._target.kind]
         if facet in {Facet.TVM, Facet.TARGET}:
             stack = _recall(self._store)
@@ -102,7 +101,10 @@ class Host:
 
 
 def resolve_target(target: Target, stack: Stack) -> dict[str, object]:
-    """Replace what a target leaves to the machine by what this machine is. Raises TargetError."""
+    """Replace `native` and missing fields of a target by facts of this machine.
+
+    Raises TargetError.
+    """
     mtriple = target.mtriple or stack["mtriple"]
     if target.mcpu == "native" and mtriple.split("-")[0] != stack["mtriple"].split("-")[0]:
         raise TargetError(
@@ -127,21 +129,21 @@ def resolve_target(target: Target, stack: Stack) -> dict[str, object]:
 
 
 def _resolve_arch(target: Target) -> dict[str, object]:
-    """Return the architecture of a device that has one."""
+    """Return the architecture of a device; empty if it has none."""
     arch = BACKENDS[target.kind].resolve_architecture(target.arch)
     return {} if arch is None else {"arch": arch}
 
 
 def find_version(package: str) -> str:
     """Return the version of an installed package. Raises SetupError."""
-    found = _version(package)
-    if found is None:
+    version = _version(package)
+    if version is None:
         raise SetupError(f"{package} is not installed; pip install '{find_requirement(package)}'")
-    return found
+    return version
 
 
 def find_requirement(package: str) -> str:
-    """Return how autopipe asks for a package, such as `apache-tvm==0.27.0.post1`."""
+    """Return autopipe's requirement of a package, such as `apache-tvm==0.27.0.post1`."""
     try:
         lines = metadata.requires("autopipe") or []
     except metadata.PackageNotFoundError:
@@ -151,7 +153,7 @@ def find_requirement(package: str) -> str:
 
 
 def describe_tvm_misfit(reason: str) -> str:
-    """Return a message that TVM and tvm-ffi do not fit each other, with what to install."""
+    """Format the error for incompatible versions of TVM and tvm-ffi, with the remedy."""
     return (
         f"apache-tvm {find_version('apache-tvm')} does not work with apache-tvm-ffi "
         f"{find_version('apache-tvm-ffi')} ({reason}): "
@@ -169,7 +171,7 @@ def _describe_tvm(stack: Stack) -> dict[str, object]:
 
 @cache
 def describe_device() -> dict[str, object]:
-    """Describe what decides how fast code runs here; never which machine of its kind it is."""
+    """Describe the properties that determine the speed of code; nothing identifies the machine."""
     cpu = _read_cpu_info()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -182,15 +184,15 @@ def describe_device() -> dict[str, object]:
 
 
 def _read_cpu_info() -> dict[str, str]:
-    """Read what the kernel says of the first processor."""
-    found: dict[str, str] = {}
+    """Read the fields of the first processor in /proc/cpuinfo."""
+    fields: dict[str, str] = {}
     with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             name, colon, value = line.partition(":")
-            if not colon and found:
+            if not colon and fields:
                 break
-            found[name.strip()] = value.strip()
-    return found
+            fields[name.strip()] = value.strip()
+    return fields
 
 
 @cache
@@ -228,7 +230,7 @@ def _version(package: str) -> str | None:
 
 
 def _find_memo_path(store: Store) -> Path:
-    """Return where the facts of exactly this installation on this processor are kept."""
+    """Return the path of the stored facts of this installation and processor."""
     return store.root / "environments" / f"{_installation()}.json"
 
 
@@ -248,8 +250,8 @@ def _installation() -> str:
 
 def _recall(store: Store) -> Stack | None:
     with files.wrap_os_errors(store.root):
-        found = unseal_document(files.read_or_discard(_find_memo_path(store)) or b"") or {}
-    return found if all(isinstance(found.get(name), str) for name in _ASKED) else None
+        stack = unseal_document(files.read_or_discard(_find_memo_path(store)) or b"") or {}
+    return stack if all(isinstance(stack.get(name), str) for name in _ASKED) else None
 
 
 def _write_stack(store: Store, stack: Stack) -> None:

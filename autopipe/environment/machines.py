@@ -1,8 +1,8 @@
-"""The processors that schedules are made for: one row of numbers a family.
+"""The table of processors for cost estimates: one row a family.
 
-Estimates take times from these rows, by `schedules/cost.py`; `autopipe doctor --machine` measures
-them here. A processor is found by LLVM's name for it (`target.mcpu`). One that is in no row gets
-the row of its architecture, by the rule of `derive_machine`, never that of a neighbour.
+`schedules/cost.py` estimates times from these rows; `autopipe doctor --machine` measures the values
+of this machine. A processor is found by LLVM's name (`target.mcpu`). A processor without a row gets
+the row of its architecture, by the rule of `derive_machine`.
 
 Sources, by their letters in the table:
 
@@ -11,9 +11,9 @@ Sources, by their letters in the table:
 - N: Arm's "Software Optimization Guide" and "Technical Reference Manual" of each Neoverse core
 - U: uops.info, latencies and ports of VFMADD231PS
 - M: measured by `autopipe doctor --machine`, or where the comment says
-- P: planning value, which schedules rested on before there was a table
+- P: planning value, which schedules used before there was a table
 
-Clocks are those of cloud servers under vector load. Bandwidth is the most that one core reads.
+Clocks are those of cloud servers under vector load. Bandwidth is the maximum that one core reads.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,12 +25,12 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 LINE_BYTES: Final = 64
-"""Bytes of a cache line, of all rows: loops are written by it, whatever they are for."""
+"""Bytes of a cache line, equal in all rows, because loops depend on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What estimates know of a family of processors."""
+    """Parameters of a family of processors."""
 
     family: str
     processors: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class Machine:
     l2_bytes: int
     """Bytes of a core's second-level cache."""
     l3_bytes: int
-    """Bytes of the cache that some cores share."""
+    """Bytes of the cache that cores share."""
     frequency_ghz: float
-    """Cycles of a nanosecond while vectors are computed."""
+    """Clock under vector load."""
     fma_latency_cycles: float = 4.0
-    """Cycles until the result of a multiply-add can be added to."""
+    """Latency of a multiply-add in cycles."""
     fma_ports: int = 2
-    """Vector multiply-adds that start in a cycle, of `vector_bits_of_units` each."""
+    """Vector multiply-adds per cycle, of `vector_bits_of_units` each."""
     vector_bits_of_units: int
-    """Bits that a unit computes at once: on a Zen 4 half of its registers."""
+    """Width of a vector unit in bits: on a Zen 4 half of that of its registers."""
     l1_bytes_per_cycle: float
     """Bytes that a core loads in a cycle from its first-level cache."""
     l2_bytes_per_cycle: float
@@ -60,28 +60,27 @@ class Machine:
     memory_bytes_per_ns: float
     """Bytes that a core reads from memory in a nanosecond."""
     copy_bytes_per_ns: float = 1 / 0.0112
-    """Bytes that a core reads and writes in a nanosecond, in vectors, in its second-level cache.
+    """Rate of vector copies in the second-level cache of a core, in bytes a nanosecond.
     P, by timing copies and sums of tensors on a Zen 4."""
     thread_start_ns: float = 2_000.0
-    """Until a second thread has started and is waited for, where threads wait for work. P."""
+    """Time to start a second thread of a pool and wait for it. P."""
     barrier_ns: float = 1_200.0
-    """Until all threads of a parallel loop have waited for each other. M on a Sapphire Rapids: 3500
-    cycles; P elsewhere."""
+    """Time of the barrier of a parallel loop. M on a Sapphire Rapids: 3500 cycles; P elsewhere."""
     shared_line_ns: float
-    """To read a line that another core wrote last."""
+    """Time to read a cache line that another core has written."""
     has_mesh: bool = False
-    """Whether cores meet on a mesh, so that what another core wrote comes late."""
+    """Whether cores are connected by a mesh, with a high latency between cores."""
     memory_operands: bool = True
-    """Whether a multiply-add reads an operand from memory, as on x86-64; else each has a register
-    and an instruction that loads it."""
+    """Whether a multiply-add can have a memory operand, as on x86-64; else operands need registers
+    and load instructions."""
     wants_prefetch: bool = False
-    """Whether kernels ask for packed weights some steps ahead: where a step takes so few cycles
-    that they come late from the second level and beyond."""
+    """Whether kernels prefetch packed weights some steps ahead: where a step takes fewer cycles
+    than the latency of the second level and beyond."""
 
 
 _GENERIC_X86: Final = Machine(
     family="x86-64",
-    # Caches P. Clock and bandwidth: the least of the rows of x86-64 below.
+    # Caches P. Clock and bandwidth: the minimum of the rows of x86-64 below.
     l1_bytes=32 * KIB, l2_bytes=512 * KIB, l3_bytes=8 * MIB, frequency_ghz=3.0,
     vector_bits_of_units=128, l1_bytes_per_cycle=32.0, l2_bytes_per_cycle=32.0,
     l3_bytes_per_cycle=28.0, memory_bytes_per_ns=15.0, shared_line_ns=60.0,
@@ -189,7 +188,7 @@ _XEON_PHI: Final = replace(
 
 _GENERIC_ARM: Final = Machine(
     family="aarch64",
-    # Caches P. The rest is the least of the rows of AArch64 below.
+    # Caches P. The rest is the minimum of the rows of AArch64 below.
     l1_bytes=32 * KIB, l2_bytes=512 * KIB, l3_bytes=8 * MIB, frequency_ghz=2.5,
     vector_bits_of_units=128, l1_bytes_per_cycle=32.0, l2_bytes_per_cycle=32.0,
     l3_bytes_per_cycle=28.0, memory_bytes_per_ns=12.5, shared_line_ns=60.0, memory_operands=False,
@@ -236,7 +235,7 @@ MACHINES: Final[Mapping[str, Machine]] = MappingProxyType({row.family: row for r
 """The table, by family."""
 
 _ALIASES: Final = MappingProxyType({"skx": "skylake-avx512", "mic_avx512": "knl"})
-"""LLVM's other names, beside those with `_` for `-` and `core_` before them."""
+"""LLVM's other names, besides those with `_` for `-` and the prefix `core_`."""
 
 _X86: Final = frozenset({"x86_64", "i686", "i386", "amd64"})
 
@@ -253,7 +252,7 @@ def find_machine(mcpu: str, architecture: str, features: Collection[str] = ()) -
 
 
 def derive_machine(architecture: str, features: Collection[str] = ()) -> Machine:
-    """Return the row for a processor that is in no other one.
+    """Derive a row for a processor that is in no other one.
 
     It has the numbers of the generic row of its architecture: x86-64, and AArch64 for all others.
     Units are as wide as its registers: 512 bits with `avx512f`, 256 with `avx`, else 128; its first
@@ -270,5 +269,5 @@ def derive_machine(architecture: str, features: Collection[str] = ()) -> Machine
     )
 
 
-def _is_name_match(name: str, wanted: str) -> bool:
-    return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
+def _is_name_match(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -1,7 +1,7 @@
-"""The compiler that links libraries: which one it is, and what it is known by.
+"""The compiler that links libraries: its path, and its version for keys.
 
-A library for another machine needs a linker that knows that machine. The pipeline file names it
-(`target.linker`); what enters keys is its version, and never where it lies.
+A library for another machine needs a linker for that machine. The pipeline file names it
+(`target.linker`); keys contain its version, not its path.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _TAKEN: Final = (
     "crti.o", "crtn.o", "crtbeginS.o", "crtendS.o", "libc.so", "libc.so.6", "libm.so.6", "libgcc.a",
 )  # fmt: skip
-"""What a linker may take from a sysroot for a library that computes."""
+"""Files of a sysroot that a linker may use for a library."""
 
 _PATIENCE: Final = 20.0
-"""Seconds after which a linker that does not say its version is none."""
+"""Time limit of `--version` in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,59 +40,59 @@ class Linker:
 
     @classmethod
     def of(cls, name: str | None, sysroot: str | None) -> "Linker | None":
-        """Return the one of that name, None for null. Raises SetupError if it is not here."""
+        """Return the linker of a name, None for None. Raises SetupError if it is not found."""
         return cls(find_named_linker(name), sysroot) if name is not None else None
 
     @property
     def options(self) -> list[str]:
-        """What it is told each time."""
+        """Options of every call."""
         return [f"--sysroot={self.sysroot}"] if self.sysroot is not None else []
 
 
 def find_architecture(triple: str | None) -> str:
-    """Return the architecture that a triple names, such as `x86_64`; of null, this machine's."""
+    """Return the architecture of a triple, such as `x86_64`; that of this machine for None."""
     name = triple.split("-", 1)[0] if triple else platform.machine()
     return _MACHINES.get(name.lower(), name.lower())
 
 
 def is_foreign(triple: str | None) -> bool:
-    """Tell whether code for a triple is for another kind of machine than this one."""
+    """Return whether a triple is for another architecture than that of this machine."""
     return find_architecture(triple) != find_architecture(None)
 
 
 def find_linker() -> str | None:
-    """Return the path of the first compiler there is, in the order in which TVM looks."""
+    """Return the path of the first available compiler, in TVM's order."""
     names = ["g++", "gcc", "clang++", "clang", "c++", "cc"]
-    chosen = os.environ.get("CXX") or os.environ.get("CC")
-    return next(filter(None, map(shutil.which, [chosen] if chosen else names)), None)
+    configured = os.environ.get("CXX") or os.environ.get("CC")
+    return next(filter(None, map(shutil.which, [configured] if configured else names)), None)
 
 
 def require_linker() -> str:
     """Return the path of the compiler that links for this machine. Raises SetupError."""
-    found = find_linker()
-    if found is None:
-        chosen = os.environ.get("CXX") or os.environ.get("CC")
+    path = find_linker()
+    if path is None:
+        configured = os.environ.get("CXX") or os.environ.get("CC")
         raise SetupError(
-            f"{chosen}, which CXX or CC names, is not on the PATH; libraries are linked by it"
-            if chosen
+            f"{configured}, which CXX or CC names, is not on the PATH; libraries are linked by it"
+            if configured
             else "there is no C++ compiler on the PATH, which libraries are linked by; install g++"
         )
-    return found
+    return path
 
 
 def find_named_linker(name: str) -> str:
     """Return the path of the linker that a pipeline file names. Raises SetupError."""
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         where = "is no program" if name.startswith("/") else "is not on the PATH"
         raise SetupError(f"target.linker: {name} {where}; install it, or name another one")
-    return found
+    return path
 
 
 def describe_toolchain(target: "Target") -> dict[str, object]:
-    """Name the linker by its version, and a sysroot by what a linker takes from it.
+    """Describe the linker by its version, and a sysroot by a digest of the files it uses.
 
-    Raises SetupError if the linker that the target names is not here, or is none.
+    Raises SetupError if the linker of the target is not found, or is no linker.
     """
     if target.linker is None:
         path = find_linker()
@@ -113,26 +113,26 @@ def _read_linker_version(path: str) -> str:
 
 @cache
 def _digest_sysroot(path: str, sysroot: str) -> str:
-    """Digest what the linker finds below a sysroot: sha256, 16 hex digits. Raises SetupError."""
+    """Digest the files of a sysroot: sha256, 16 hex digits. Raises SetupError."""
     digest, folder = hashlib.sha256(), Path(sysroot).resolve()
-    found = 0
+    file_count = 0
     for name in _TAKEN:
-        said = Path(_run_linker(path, f"--sysroot={sysroot}", f"-print-file-name={name}").strip())
-        if said.is_absolute() and said.is_file() and said.resolve().is_relative_to(folder):
-            digest.update(f"{name}\0{hashlib.sha256(said.read_bytes()).hexdigest()}\n".encode())
-            found += 1
-    if not found:
+        file = Path(_run_linker(path, f"--sysroot={sysroot}", f"-print-file-name={name}").strip())
+        if file.is_absolute() and file.is_file() and file.resolve().is_relative_to(folder):
+            digest.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+            file_count += 1
+    if not file_count:
         raise SetupError(f"target.sysroot: {path} finds no C library in {sysroot}")
     return digest.hexdigest()[:16]
 
 
 def _run_linker(path: str, *options: str) -> str:
-    """Return what a linker prints; nothing where it does not end, or cannot be started."""
+    """Return the output of a linker; empty if it does not end, or cannot be started."""
     try:
-        done = subprocess.run(  # noqa: S603 - the user's linker
+        completed = subprocess.run(  # noqa: S603 - the user's linker
             [path, *options], capture_output=True, check=False, timeout=_PATIENCE,
             stdin=subprocess.DEVNULL, env=select_variables(),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode(errors="replace")
+    return completed.stdout.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Model formats: what *import* reads. Each is a class in a file of its own."""
+"""Model formats that *import* reads. Each is a class in its own file."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,4 +13,4 @@ _ALL: Final = (
 )
 
 FORMATS: Final[Mapping[str, ModelFormat]] = {one.name: one for one in _ALL}
-"""All formats by name; the first is what a model without a format is in."""
+"""All formats by name; the first is the default."""

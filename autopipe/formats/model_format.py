@@ -1,4 +1,4 @@
-"""What a model format is: the base class with the questions that all other code asks."""
+"""The base class of model formats: the interface that all other code uses."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ModelFormat:
-    """One file format of models. Hostile files end in a `ModelError`, never in a crash.
+    """One file format of models. Hostile files raise a `ModelError`, and never crash.
 
     A method imports what it needs when it is called: the description of a format loads neither TVM
     nor the library of the format.
@@ -25,12 +25,12 @@ class ModelFormat:
     runs_in_onnx_runtimes: ClassVar[bool] = False
     """Whether *import* writes `reference.onnx`, which reference runtimes and competitors run."""
     supports_dynamic_shapes: ClassVar[bool] = False
-    """Whether dimensions of inputs may be known only when the model runs."""
+    """Whether inputs may have dynamic dimensions."""
 
     def files(self, path: Path) -> Mapping[str, Path]:
-        """Return every file the model consists of, by a name that does not depend on the folder.
+        """Return every file of the model, by a name that does not depend on the folder.
 
-        It has to be quick and must not need the library of the format, since `plan` calls it.
+        It has to be fast and must not need the library of the format, because `plan` calls it.
         """
         return {"model": path}
 
@@ -43,7 +43,7 @@ class ModelFormat:
         sha256: str | None,
         dimensions: "Mapping[str, Dimension]" = MappingProxyType({}),
     ) -> "Imported":
-        """Read a model, its inputs bound to the shapes in `inputs`; names are of `dimensions`.
+        """Read a model and bind its inputs to the shapes in `inputs`, with names of `dimensions`.
 
         Raises `ModelError` for a file that cannot be used, and `ConfigError` if `inputs` does
         not fit the model.

@@ -1,20 +1,19 @@
-"""The control groups of this process, whose files say how much it may take, and has taken."""
+"""The control groups of this process, whose files have limits and usage."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 GROUPS: Final = Path("/proc/self/cgroup")
-"""What groups this process is in: a line each, as `0::/pod` (version 2) or `4:memory:/pod`."""
+"""The groups of this process: lines such as `0::/pod` (version 2) or `4:memory:/pod`."""
 
 ROOT: Final = Path("/sys/fs/cgroup")
 
 
 def folders(controller: str, groups: Path = GROUPS, root: Path = ROOT) -> Iterator[Path]:
-    """Yield the folder of each group that this controller counts for, and those it is in.
+    """Yield the folders of the groups of a controller and of their parents.
 
-    The nearest comes first. In a container, only the last of them may be there: it sees its own
-    group as the root.
+    The nearest comes first. In a container, only the last may exist: its own group is the root.
     """
     try:
         lines = groups.read_text(encoding="utf-8").splitlines()

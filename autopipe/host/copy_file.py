@@ -1,23 +1,23 @@
-"""Writes of files that are mapped later."""
+"""Write files that are mapped later in long writes."""
 
 import shutil
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 STRETCH: Final = 8 << 20
-"""Bytes of a write. Where a write is that long, Linux keeps what it holds of a file in large pages,
-and so maps it: a model that reads 98 MiB of weights takes a sixth less time."""
+"""Bytes of a write. With writes of this size, Linux caches and maps a file in large pages: a model
+that reads 98 MiB of weights takes a sixth less time."""
 
 
 def copy_content(source: BinaryIO, out: BinaryIO) -> None:
-    """Copy what is left of a file in long writes. Raises OSError."""
+    """Copy the rest of a file in long writes. Raises OSError."""
     shutil.copyfileobj(source, out, STRETCH)
 
 
 class LongWriter:
-    """Writes `STRETCH` bytes at a time, however short or long the parts are that it is given.
+    """Writes `STRETCH` bytes at a time, for parts of any length.
 
-    Python's own buffer is written, however little it holds, when the next part does not fit.
+    Python's own buffer would be flushed partly filled when the next part does not fit.
     """
 
     def __init__(self, out: BinaryIO) -> None:
@@ -25,7 +25,7 @@ class LongWriter:
         self._waiting = bytearray()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Take the next bytes. Raises OSError."""
+        """Append the next bytes. Raises OSError."""
         rest = memoryview(data)
         while rest:
             part = rest[: STRETCH - len(self._waiting)]
@@ -45,6 +45,6 @@ class LongWriter:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        with self._out:  # which is closed on a full disk, too
+        with self._out:  # closed on a full disk, too
             if error is None:
                 self._flush()

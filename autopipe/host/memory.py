@@ -1,4 +1,4 @@
-"""How much memory there is, who was ended for want of it, and what can be done."""
+"""Memory limits of this machine, out-of-memory kills, and remedies for messages."""
 
 import math
 import os
@@ -22,25 +22,25 @@ _EVENTS: Final = ("memory.events", "memory.oom_control")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the kernel says of a process that has ended."""
+    """Resource usage of an ended process."""
 
     peak: int
-    """Bytes of memory it held at most."""
+    """Peak memory in bytes."""
     seconds: float
-    """Of processors."""
+    """Processor time."""
     ended: int
-    """Processes that the kernel ended for want of memory while it ran."""
+    """Processes that the OOM killer ended while it ran."""
 
     @classmethod
     def of(cls, usage: resource.struct_rusage, before: int | None) -> "Used":
-        """Take what `wait4` says, and how many were ended when the process began."""
+        """Build it from the result of `wait4`, and the count of OOM kills at the start."""
         now = count_oom_kills()
-        ended = now - before if now is not None and before is not None else 0
-        return cls(usage.ru_maxrss << 10, usage.ru_utime + usage.ru_stime, ended)
+        oom_kills = now - before if now is not None and before is not None else 0
+        return cls(usage.ru_maxrss << 10, usage.ru_utime + usage.ru_stime, oom_kills)
 
 
 def resident() -> int:
-    """Return the bytes of this process that are in memory; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes; 0 if it is unknown."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
     except OSError:
@@ -48,9 +48,9 @@ def resident() -> int:
 
 
 def give_back() -> None:
-    """Have the C library return what was freed to the system, where it has a function for that.
+    """Return freed memory of the C library to the system (`malloc_trim`), if it can.
 
-    By itself it keeps freed blocks up to a size that grows to 32 MiB, among others that are in use.
+    By default it keeps freed blocks up to a threshold that grows to 32 MiB.
     """
     import ctypes
 
@@ -59,27 +59,27 @@ def give_back() -> None:
         trim(0)
 
 
-def describe_kill(number: int, used: Used | None = None) -> str:
-    """Say what ended a process: the signal, and as far as is known who sent it, and what to do."""
+def describe_kill(number: int, usage: Used | None = None) -> str:
+    """Describe the signal that ended a process, with its probable cause and the remedy."""
     name = f"killed by {signal.Signals(number).name}"
     if number == signal.SIGXCPU or (
-        number == signal.SIGKILL and used and _has_spent_cpu_time(used)
+        number == signal.SIGKILL and usage and _has_spent_cpu_time(usage)
     ):
         return f"{name}: it has used all the processor time it may have (`ulimit -t`)"
     if number == signal.SIGXFSZ:
         return f"{name}: a file became larger than allowed (`ulimit -f`)"
     if number != signal.SIGKILL:
         return name
-    if used is None:
+    if usage is None:
         return f"{name} (out of memory?)"
-    held = f"it held {used.peak / _GIB:.1f} GiB at its peak"
-    if used.ended:
-        return f"{name}: the kernel ended it for want of memory, {held}; {suggest_more_memory()}"
-    return f"{name} (out of memory? {held}; {suggest_more_memory()})"
+    peak = f"it held {usage.peak / _GIB:.1f} GiB at its peak"
+    if usage.ended:
+        return f"{name}: the kernel ended it for want of memory, {peak}; {suggest_more_memory()}"
+    return f"{name} (out of memory? {peak}; {suggest_more_memory()})"
 
 
 def describe_memory_limit() -> str:
-    """Say what limits memory, and what to do about it, in words that go on a sentence."""
+    """Describe the limit on memory and the remedy, as the end of a sentence."""
     limit = read_address_limit()
     return (
         suggest_more_memory()
@@ -89,13 +89,13 @@ def describe_memory_limit() -> str:
 
 
 def read_address_limit() -> float:
-    """Return how many bytes of addresses this process may have."""
+    """Return the address space limit of this process in bytes."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 def suggest_more_memory() -> str:
-    """Say how there could be more memory."""
+    """Describe how to get more memory."""
     total, limit = _read_physical(), available()
     if limit < total:
         return f"this container may have {limit / _GIB:.1f} GiB: give it more"
@@ -103,7 +103,7 @@ def suggest_more_memory() -> str:
 
 
 def available() -> int:
-    """Return the bytes of memory that processes here may have together."""
+    """Return the memory of this machine or container in bytes."""
     total = _read_physical()
     return min([total, *filter(None, (_read_number(path) for path in _files(_LIMITS)))])
 
@@ -113,9 +113,9 @@ def _read_physical() -> int:
 
 
 def count_oom_kills() -> int | None:
-    """Return how many processes the kernel has ended for want of memory; None if it does not say.
+    """Return the number of processes that the OOM killer has ended; None if it is unknown.
 
-    Those of this container where it counts them, else of the machine.
+    It counts those of this container if possible, else those of the machine.
     """
     for place in (*_files(_EVENTS), Path("/proc/vmstat")):
         try:
@@ -127,7 +127,7 @@ def count_oom_kills() -> int | None:
 
 
 def _files(names: Iterable[str]) -> list[Path]:
-    """Return where the kernel may tell of the memory of this process, nearest first."""
+    """Return the paths of files of the memory controller, nearest group first."""
     return [folder / name for folder in folders("memory") for name in names]
 
 
@@ -138,6 +138,6 @@ def _read_number(path: Path) -> int | None:
         return None
 
 
-def _has_spent_cpu_time(used: Used) -> bool:
+def _has_spent_cpu_time(usage: Used) -> bool:
     limit, _ = resource.getrlimit(resource.RLIMIT_CPU)
-    return limit != resource.RLIM_INFINITY and used.seconds >= limit - 1
+    return limit != resource.RLIM_INFINITY and usage.seconds >= limit - 1

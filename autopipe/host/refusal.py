@@ -1,8 +1,8 @@
-"""What the system refuses, told from what anybody raises or prints: room, files, memory.
+"""Detect errors of disks, limits and memory in exceptions and in output.
 
-A library says it in its own way. Python's errors have a number; safetensors and TVM have a text
-with the words of the system in it; LLVM and linkers print these words and end. So numbers are
-looked for first, through all causes of an error, and then words.
+Libraries report them differently. Python's errors have an errno; safetensors and TVM have a text
+with the message of the system; LLVM and linkers print this message and exit. So the errno of all
+causes of an error is checked first, and then the texts.
 """
 
 import errno
@@ -19,23 +19,23 @@ from autopipe.host.memory import describe_memory_limit
 SHORT: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE,
 })  # fmt: skip
-"""What a disk or a limit says of any file, whatever is in it."""
+"""Errors of a disk or a limit for any file."""
 
 REFUSED: Final = SHORT | {errno.EROFS, errno.EACCES, errno.EPERM}
-"""What they, or a permission, say of any file that is written."""
+"""Errors of a disk, a limit or a permission for any file that is written."""
 
 _WORDS: Final = {
     **{os.strerror(number): os.strerror(number) for number in sorted(SHORT)},
     "File size limit exceeded": os.strerror(errno.EFBIG),  # a linker that SIGXFSZ has ended
     "No usable temporary directory": "no folder for temporary files can be written",
 }
-"""What is printed or raised, and what is said of it."""
+"""Messages by the text that is printed or raised."""
 
 _SHORT_WRITE: Final = re.compile(r"\b\d+ requested and \d+ written\b")
-"""What numpy raises, without a number."""
+"""Message of NumPy, which has no errno."""
 
 OUT_OF_MEMORY: Final = "out of memory"
-"""What every message says of memory that was refused."""
+"""Part of every message about refused memory."""
 
 _HUNGRY: Final = (
     "std::bad_alloc", "LLVM ERROR: out of memory", "MemoryError", os.strerror(errno.ENOMEM),
@@ -44,21 +44,21 @@ _HUNGRY: Final = (
     "cannot allocate memory", "Unable to allocate", "Failed to allocate memory", "out of memory",
     "vector::_M_default_append", "can't allocate region",
 )  # fmt: skip
-"""What is raised or printed where there is no memory, or there are no addresses for it: by C++,
-LLVM, Python, glibc, the dynamic linker, OpenBLAS, NumPy and onnxruntime."""
+"""Texts of failed allocations in C++, LLVM, Python, glibc, the dynamic linker, OpenBLAS, NumPy and
+onnxruntime."""
 
 _THREADS: Final = ("can't start new thread", "pthread_create failed", "thread constructor failed")
-"""What is raised or printed where a thread gets no memory for its stack, or is one too many."""
+"""Texts of failures to start a thread, for lack of memory or a limit on threads."""
 
 
 def find_refusal(text: str) -> str | None:
-    """Return what was refused, as far as words of a disk or of a limit tell; None for others."""
-    found = next((meaning for words, meaning in _WORDS.items() if words in text), None)
-    return os.strerror(errno.ENOSPC) if found is None and _SHORT_WRITE.search(text) else found
+    """Return the error of a disk or a limit in a text; None if there is none."""
+    meaning = next((meaning for words, meaning in _WORDS.items() if words in text), None)
+    return os.strerror(errno.ENOSPC) if meaning is None and _SHORT_WRITE.search(text) else meaning
 
 
 def explain_memory_refusal(text: str) -> str | None:
-    """Say what is missing where words tell of memory that was refused; None for other words."""
+    """Explain a text about refused memory; None for other texts."""
     if any(words in text for words in _THREADS):
         return (
             f"{OUT_OF_MEMORY} for a thread, or of threads (`ulimit -u`); {describe_memory_limit()}"
@@ -71,7 +71,7 @@ def explain_memory_refusal(text: str) -> str | None:
 
 
 def explain_memory_error(error: BaseException) -> str | None:
-    """Say what is missing where an error, or what it comes from, is memory that was refused."""
+    """Explain an error that, or a cause of which, is refused memory; None for other errors."""
     for cause in _list_causes(error):
         number = cause.errno if isinstance(cause, OSError) else None
         if isinstance(cause, MemoryError) or number == errno.ENOMEM:
@@ -84,9 +84,9 @@ def explain_memory_error(error: BaseException) -> str | None:
 
 
 def to_store_error(error: BaseException, place: object = None) -> StoreError | None:
-    """Return what a disk or a limit refused as an error with a path; None for other errors.
+    """Convert an error of a disk or a limit to a StoreError with a path; None for other errors.
 
-    `place` is named where the error names no file itself; null for the folder of temporary files.
+    `place` is named if the error has no file name; None for the folder of temporary files.
     """
     place = place or find_temporary_folder()
     for cause in _list_causes(error):
@@ -100,16 +100,16 @@ def to_store_error(error: BaseException, place: object = None) -> StoreError | N
 
 
 def to_refusal_error(error: StageError, place: object = None) -> StoreError | None:
-    """Return the failure of a stage as what it is where a disk or a limit refused something."""
+    """Convert a stage's failure due to a disk or a limit to a StoreError; None for others."""
     words = find_refusal(str(error))
-    named = StoreError(f"{place or find_temporary_folder()}: {words}") if words else None
-    return to_store_error(error, place) or named
+    store_error = StoreError(f"{place or find_temporary_folder()}: {words}") if words else None
+    return to_store_error(error, place) or store_error
 
 
 def to_final_error(error: BaseException) -> AutopipeError | None:
-    """Return an error as what the command line ends in; None for a bug, or for an interruption.
+    """Convert an error to that of the command line; None for a bug, or for an interruption.
 
-    An error of ours stays what it is, unless it blames a file for what a disk or a limit refused.
+    An AutopipeError is unchanged, unless its cause is an error of a disk or a limit.
     """
     if isinstance(error, StoreError | SetupError | GateError):
         return error
@@ -136,7 +136,7 @@ def find_temporary_folder() -> str:
 
 
 def as_os_error(error: Exception, path: object) -> Exception:
-    """Return an error of a library that writes files as Python would have raised it."""
+    """Convert an error of a Rust library with an errno in its text to an OSError."""
     number = re.search(r"\(os error (\d+)\)", str(error))
     if number is None:
         return error
@@ -145,10 +145,10 @@ def as_os_error(error: Exception, path: object) -> Exception:
 
 
 def _list_causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it comes from, each once: an error may be its own cause."""
-    found: BaseException | None = error
-    seen: set[int] = set()
-    while found is not None and id(found) not in seen:
-        yield found
-        seen.add(id(found))
-        found = found.__cause__
+    """Yield an error and its causes, each once: an error may be its own cause."""
+    cause: BaseException | None = error
+    visited: set[int] = set()
+    while cause is not None and id(cause) not in visited:
+        yield cause
+        visited.add(id(cause))
+        cause = cause.__cause__

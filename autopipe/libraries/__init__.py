@@ -1,4 +1,4 @@
-"""Libraries that may compute an op in place of generated code, one file each."""
+"""Libraries that may compute an op instead of generated code, one file each."""
 
 import os
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ def find_library(name: str) -> Library | None:
 
 def list_versions() -> dict[str, str]:
     """Return the versions of the libraries that are installed, by name."""
-    found = {library.name: library.version() for library in LIBRARIES}
-    return {name: version for name, version in found.items() if version is not None}
+    versions = {library.name: library.version() for library in LIBRARIES}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def list_shipped_files() -> tuple[str, ...]:
@@ -32,19 +32,19 @@ def list_shipped_files() -> tuple[str, ...]:
 
 @contextmanager
 def limit_library_threads() -> Iterator[None]:
-    """Keep libraries that are loaded inside the `with` block from starting threads of their own.
+    """Prevent libraries that are loaded inside the `with` block from starting threads.
 
     They are called from the threads of TVM.
     """
     interfaces = [library.interface for library in LIBRARIES]
-    wanted = {
+    variables = {
         name: value
         for interface in interfaces
         if isinstance(interface, CBlas)
         for name, value in interface.environment.items()
     }
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -56,28 +56,28 @@ def limit_library_threads() -> Iterator[None]:
 
 
 def check_libraries(_argument: object = None, _emit: object = None) -> str:
-    """Find the files of the libraries that are installed; return their versions, for people.
+    """Check that the files of installed libraries exist; return their versions as text.
 
-    Raises SetupError if one lacks a file. Takes what a call in a child process brings.
+    Raises SetupError if a file is missing. The parameters are those of a call in a child process.
     """
-    found = list_versions()
-    for name in found:
+    versions = list_versions()
+    for name in versions:
         require_library(name).located()
     absent = [
-        library for library in LIBRARIES if library.distribution and library.name not in found
+        library for library in LIBRARIES if library.distribution and library.name not in versions
     ]
     return ", ".join(
         [
-            *(f"{name} {version}" for name, version in found.items()),
+            *(f"{name} {version}" for name, version in versions.items()),
             *(library.missing() for library in absent),
         ]
     )
 
 
 def require_library(name: str) -> Library:
-    """Return a library, which TVM may have or not if it is TVM's own.
+    """Return a library; whether TVM contains its own ones is not checked.
 
-    Raises SetupError where it is not installed.
+    Raises SetupError if it is not installed.
     """
     library = find_library(name)
     if library is None:

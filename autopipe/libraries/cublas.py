@@ -1,4 +1,4 @@
-"""cuBLAS, through TVM's runtime, where that was built with it; the wheel of 0.27 was not."""
+"""cuBLAS, through TVM's runtime, if that was built with it; the wheel of 0.27 was not."""
 
 from typing import Final
 

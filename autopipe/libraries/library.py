@@ -1,8 +1,8 @@
-"""What a library is: which ops it takes, what is called, and what has to be shipped with it.
+"""The description of a library: the ops it takes, its interface, and the files to ship.
 
-Declared without TVM, so that configuration, keys and packages know it; `schedules` writes the call.
-TVM's own way, patterns on the Relax graph (BYOC), decides before there are tasks; patterns on the
-op information of a task leave both ways open until they are timed.
+It needs no TVM, so that configuration, keys and packages can use it; `schedules` generates the
+call. TVM's BYOC, patterns on the Relax graph, decides before there are tasks; patterns on the op
+information of a task leave the choice to measurements.
 """
 
 from collections.abc import Mapping
@@ -20,30 +20,30 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Describes ops that a library takes: an op has to fit everything that is given here."""
+    """A pattern of ops that a library takes: an op has to match all fields."""
 
     op: str
     """Glob over the op's name."""
     attributes: Mapping[str, object] | None = None
-    """Values that attributes must have, as in the op information."""
+    """Required values of attributes, as in the op information."""
     layout: str | None = None
     """Layout of the data."""
     shapes: Mapping[int, Shape] | None = None
     """Shapes of arguments, by position."""
     dtypes: tuple[str, ...] = ("float32",)
-    """The element type that all arguments and outputs have is one of these."""
+    """Allowed dtypes; all arguments and outputs have the same one."""
 
     def names(self, op: str, attributes: Mapping[str, object], layout: str | None) -> bool:
-        """Tell whether name, attributes and layout of an op fit."""
-        wanted = self.attributes or {}
+        """Return whether name, attributes and layout of an op match."""
+        attribute_values = self.attributes or {}
         return (
             fnmatchcase(op, self.op)
-            and all(attributes.get(name) == value for name, value in wanted.items())
+            and all(attributes.get(name) == value for name, value in attribute_values.items())
             and self.layout in (None, layout)
         )
 
     def holds(self, shapes: Mapping[int, tuple[int, ...]]) -> bool:
-        """Tell whether the shapes of an op's arguments fit, by position."""
+        """Return whether the shapes of an op's arguments, by position, match."""
         return all(
             position in shapes and _is_shape_match(wanted, shapes[position])
             for position, wanted in (self.shapes or {}).items()
@@ -54,16 +54,16 @@ class Pattern:
 class CBlas:
     """A library that is called through the C interface of BLAS, row-major.
 
-    It is called from TVM's threads, each for a part of the product, and runs single-threaded
-    itself: two pools of threads would fight for the same cores.
+    It is called from TVM's threads, each for a part of the product, and runs single-threaded, as
+    two thread pools would compete for the same cores.
     """
 
     gemm: Mapping[str, str]
-    """The symbol of the matrix product, by element type."""
+    """The symbol of the matrix product, by dtype."""
     threads: str
-    """The symbol of `void (int)` that sets how many threads a call takes."""
+    """The symbol of the `void (int)` function that sets the number of threads."""
     environment: Mapping[str, str]
-    """What keeps it from starting threads when it is loaded, and from memory for each of them."""
+    """Variables that prevent it from starting threads, and allocating their memory, when loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class LibraryFile:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library and what it takes. Values are frozen; whether it is there is asked each time."""
+    """A library and its ops; whether it is installed is checked at each call."""
 
     name: str
     """Name of the implementation in YAML, records and reports."""
@@ -95,53 +95,55 @@ class Library:
     interface: CBlas | Packed
     """How it is called."""
     least: int
-    """Multiply-adds below which a call cannot pay."""
+    """Multiply-adds below which a call cannot be profitable."""
     device: str = "cpu"
-    """Where it runs, as a backend names it."""
+    """Device of its kernels, by the name of the backend."""
     distribution: str | None = None
-    """The distribution that has it; None if it is part of TVM's wheel, or of no wheel."""
+    """The distribution that contains it; None if it is part of TVM's wheel, or of no wheel."""
     extra: str | None = None
     """The extra of autopipe that installs it."""
     files: tuple[LibraryFile, ...] = ()
-    """What is linked and shipped: the shared library first, then its licence."""
+    """The files to link and ship: the shared library first, then its licence."""
 
     def version(self) -> str | None:
-        """Return the version that is installed, or None if there is none."""
+        """Return the installed version, or None."""
         return _find_installed_version(self.distribution) if self.distribution else None
 
     def missing(self) -> str:
-        """Say that it is not installed, and what to do."""
+        """Format the message that it is not installed, with the remedy."""
         if self.distribution is None:
             return f"{self.name} is not part of this TVM"
         return f"{self.name} is not installed: pip install 'autopipe[{self.extra}]'"
 
     def located(self) -> dict[str, Path]:
-        """Return where its files are, by the names they are shipped under; TVM's own have none.
+        """Return the paths of its files by shipped name; empty for libraries in TVM's wheel.
 
-        Raises SetupError where one is missing.
+        Raises SetupError if one is missing.
         """
         if self.distribution is None:
             return {}
         if self.version() is None:
             raise SetupError(self.missing())
-        listed = metadata.files(self.distribution) or []
-        found = {}
+        distribution_files = metadata.files(self.distribution) or []
+        paths_by_name = {}
         for file in self.files:
             paths = [
-                Path(str(entry.locate())) for entry in listed if str(entry).endswith(file.path)
+                Path(str(entry.locate()))
+                for entry in distribution_files
+                if str(entry).endswith(file.path)
             ]
             if not paths or not paths[0].is_file():
                 raise SetupError(
                     f"{self.distribution} {self.version()} has no {file.path}: "
                     f"pip install --force-reinstall {self.distribution}"
                 )
-            found[file.name] = paths[0]
-        return found
+            paths_by_name[file.name] = paths[0]
+        return paths_by_name
 
 
-def _is_shape_match(wanted: Shape, shape: tuple[int, ...]) -> bool:
-    return len(wanted) == len(shape) and all(
-        size in (None, found) for size, found in zip(wanted, shape, strict=True)
+def _is_shape_match(pattern: Shape, shape: tuple[int, ...]) -> bool:
+    return len(pattern) == len(shape) and all(
+        size in (None, found) for size, found in zip(pattern, shape, strict=True)
     )
 
 

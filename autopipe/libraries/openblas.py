@@ -5,7 +5,7 @@ from typing import Final
 from autopipe.libraries.library import CBlas, Library, LibraryFile, Pattern
 
 _POINTWISE: Final = {"groups": 1, "strides": [1, 1], "padding": [0, 0, 0, 0]}
-"""A convolution that looks at one pixel at a time, given a kernel of 1x1."""
+"""A pointwise convolution, with a kernel of 1x1."""
 
 OPENBLAS: Final = Library(
     name="openblas",

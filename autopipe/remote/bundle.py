@@ -1,7 +1,7 @@
-"""The files of an artifact as one: one after the other, without names, sizes or modes.
+"""The files of an artifact concatenated into one, without names, sizes or modes.
 
-Where each ends, and what it is called, a manifest says; so there is no format to take apart, and
-nothing in a bundle can lead out of the folder it is unpacked into.
+The manifest has the names and sizes; so a bundle has no format to parse, and no path in it can
+escape the folder it is unpacked into.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ from autopipe.store.content import Manifest, TreeFile
 
 _CHUNK: Final = 2**20
 _DEEPEST: Final = 16
-"""Folders in each other."""
+"""Maximum nesting of folders."""
 _LONGEST: Final = 255
-"""Bytes of a name in a folder."""
+"""Maximum bytes of a file name."""
 
 
 def is_valid_manifest(manifest: Manifest) -> bool:
-    """Return whether these can be the files of an artifact: sorted, relative, and below it."""
+    """Return whether a manifest is valid: sorted, relative paths inside the artifact."""
     names = [file.name for file in manifest]
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     return (
@@ -35,7 +35,7 @@ def is_valid_manifest(manifest: Manifest) -> bool:
 
 
 def pack_files(tree: Path, manifest: Manifest, to: Path) -> None:
-    """Write the files of a tree as one. Raises DamagedError if one is not as the manifest says."""
+    """Concatenate the files of a tree. Raises DamagedError if one deviates from the manifest."""
     with files.wrap_os_errors(tree), to.open("xb") as out:
         for file in manifest:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,9 +44,9 @@ def pack_files(tree: Path, manifest: Manifest, to: Path) -> None:
 
 
 def unpack_files(bundle: Path, manifest: Manifest, out: Path) -> None:
-    """Write the files of a bundle, whose manifest `is_valid_manifest` accepts, to an empty folder.
+    """Unpack a bundle, whose manifest is valid, into an empty folder.
 
-    Raises DamagedError if a byte is not as the manifest says, or StoreError.
+    Raises DamagedError if it deviates from the manifest, or StoreError.
     """
     with files.wrap_os_errors(bundle), ExitStack() as stack:
         if not bundle.is_file() or bundle.is_symlink():  # a folder in its place was copied as one
@@ -62,11 +62,11 @@ def unpack_files(bundle: Path, manifest: Manifest, out: Path) -> None:
 
 
 def _copy_checked(source: BinaryIO, file: TreeFile, target: BinaryIO) -> None:
-    hashed = hashlib.sha256()
+    digest = hashlib.sha256()
     for chunk in _read_chunks(source, file.size):
-        hashed.update(chunk)
+        digest.update(chunk)
         target.write(chunk)
-    if hashed.hexdigest() != file.sha256:
+    if digest.hexdigest() != file.sha256:
         raise DamagedError(f"the bytes of {file.name!r} have another digest")
 
 

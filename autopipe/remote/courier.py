@@ -1,4 +1,4 @@
-"""Carries files to and from a remote, each within a deadline, whatever the remote does."""
+"""Transfers files to and from a remote in a child process, each within a deadline."""
 
 import math
 import os
@@ -19,22 +19,22 @@ from autopipe.processes.link import Link, TooLong
 from autopipe.processes.start import program
 
 SERVER: str = "autopipe.remote.server"
-"""The module that answers."""
+"""The module of the child process."""
 
 _START: Final = 60.0
-"""Seconds that importing what speaks to the storage may take: this machine's doing."""
+"""Seconds to import the client of the storage, which depends on this machine only."""
 _GRACE: Final = 5.0
-"""Seconds in which a process that has ended, or was killed, is gone."""
+"""Seconds to wait for the end of a killed process."""
 _RATE: Final = 2**20
-"""Bytes a second that a file has to come at."""
+"""Minimum rate of a transfer in bytes a second."""
 _WEEK: Final = 604_800.0
-"""Seconds that nothing is waited for longer, whatever size it says it has."""
+"""Maximum time limit in seconds, for a file of any size."""
 _LONGEST: Final = 2**24
-"""Bytes of an answer: a listing of 170000 names."""
+"""Maximum bytes of an answer: a listing of 170000 names."""
 
 
 class RemoteError(StoreError):
-    """The remote cannot be used: it is down, slow, full, or not what it should be."""
+    """The remote cannot be used: it is down, slow, full, or no remote of autopipe."""
 
 
 class AbsentError(RemoteError):
@@ -42,11 +42,11 @@ class AbsentError(RemoteError):
 
 
 class DeniedError(RemoteError):
-    """The remote does not let us do this."""
+    """The remote denies permission."""
 
 
 class DamagedError(RemoteError):
-    """What the remote has is not what it says it is."""
+    """A file of the remote is damaged."""
 
 
 _ERRORS: Final = {
@@ -55,13 +55,13 @@ _ERRORS: Final = {
 
 
 class Courier:
-    """A process that speaks to one remote. It is started at the first request, and never outlived.
+    """A child process that accesses one remote, started at the first request.
 
     Every method raises RemoteError.
     """
 
     def __init__(self, url: str, tmp: Path, *, timeout: float, total: float = math.inf) -> None:
-        """Start nothing yet. `timeout` seconds are for one answer, `total` for all."""
+        """Configure the limits in seconds: `timeout` of one answer, `total` of all answers."""
         self.url = url
         self._tmp = tmp
         self._timeout = timeout
@@ -70,37 +70,35 @@ class Courier:
         self._link: Link
 
     def get(self, name: str, file: Path, limit: int, *, size: int = 0) -> None:
-        """Copy a file to here, `limit` bytes at most; it has the time of one of `size` bytes."""
+        """Download a file of up to `limit` bytes; the time limit is that of `size` bytes."""
         self._ask("get", size, name=name, file=os.fspath(file), limit=limit)
 
     def put(self, file: Path, name: str) -> None:
-        """Copy a file from here."""
+        """Upload a file."""
         self._ask("put", file.stat().st_size, name=name, file=os.fspath(file))
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None if the remote cannot say."""
-        found = self._ask("size", name=name)
-        return found if type(found) is int and found >= 0 else None
+        """Return the size of a file in bytes; None if the remote does not state it."""
+        answer = self._ask("size", name=name)
+        return answer if type(answer) is int and answer >= 0 else None
 
     def list(self, folder: str) -> dict[str, float | None]:
-        """Return the names in a folder, and when each was written, in seconds since 1970."""
-        found = self._ask("list", name=folder)
-        if not isinstance(found, dict):
+        """Return the modification times in a folder by name, in seconds since 1970."""
+        answer = self._ask("list", name=folder)
+        if not isinstance(answer, dict):
             raise DamagedError("its listing is none")
-        return {name: _parse_time(value) for name, value in found.items()}
+        return {name: _parse_time(value) for name, value in answer.items()}
 
     def remove(self, name: str) -> None:
-        """Delete a file; one that is not there is deleted."""
+        """Delete a file if it exists."""
         with suppress(AbsentError):
             self._ask("remove", name=name)
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         if self._process is not None:
             self._link.close()
-            end_process(
-                self._process, patience=_GRACE
-            )  # with what it has started to get credentials
+            end_process(self._process, patience=_GRACE)  # and its children, which fetch credentials
         self._process = None
 
     def __enter__(self) -> Self:
@@ -136,15 +134,15 @@ class Courier:
 
     def _told(self, request: dict[str, object], patience: float) -> Any:  # noqa: ANN401 -- JSON
         try:
-            found, failed = self._exchange_messages(request, patience)
+            answer, report = self._exchange_messages(request, patience)
         except BaseException:
-            self.close()  # an answer that comes later would be taken for another's
+            self.close()  # a late answer would be mistaken for that of the next request
             raise
-        if failed is not None:
-            raise replace(failed, message=format_value(failed.message, 500)).error(
+        if report is not None:
+            raise replace(report, message=format_value(report.message, 500)).error(
                 _ERRORS, RemoteError
             )
-        return found
+        return answer
 
     def _exchange_messages(
         self, request: dict[str, object], patience: float
@@ -164,7 +162,7 @@ class Courier:
             raise RemoteError(f"the process that asks it said something else: {error}") from None
 
     def _describe_end(self) -> str:
-        """Say how the process has ended."""
+        """Describe how the process ended."""
         assert self._process is not None  # noqa: S101 -- started before
         try:
             status = self._process.wait(_GRACE)
@@ -174,5 +172,5 @@ class Courier:
 
 
 def _parse_time(value: object) -> float | None:
-    """Return when a file was written, if that is a time."""
+    """Return a modification time, or None if it is no number."""
     return float(value) if type(value) in {int, float} else None  # type: ignore[arg-type]

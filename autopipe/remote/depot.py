@@ -1,12 +1,12 @@
-"""What lies in a remote, and where: the same actions and objects as in a store.
+"""The layout of a remote: the same actions and objects as in a store.
 
     autopipe.json        the version of this layout
-    actions/<key>.json   what ran, and what it produced, as in a store
-    objects/<digest>     the files of an artifact, one after the other, in the order of the action
+    actions/<key>.json   an action and its result, as in a store
+    objects/<digest>     the files of an artifact, concatenated in the order of the action
     records/<digest>     tuning records as lines of text, named by its sha256
 
-An object is there before the action that names it. Nothing is believed: a name is a digest, and
-what does not have it is damaged.
+An object is written before its action. Nothing is trusted: each name is a digest, and content with
+another digest is damaged.
 """
 
 import re
@@ -31,21 +31,21 @@ FORMAT: Final = 1
 """Version of the layout."""
 _MARKER: Final = "autopipe.json"
 _SMALL: Final = 2**24
-"""Bytes that a document has at most."""
+"""Maximum bytes of a document."""
 _LARGE: Final = 2**30
-"""Bytes that the records of one push have at most."""
+"""Maximum bytes of the records of one push."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depot:
-    """A remote, open to a courier. Every method raises RemoteError."""
+    """A remote, accessed by a courier. Every method raises RemoteError."""
 
     courier: Courier
     tmp: Path
-    """A folder for what is under way."""
+    """Folder for temporary files."""
 
     def check(self, *, make: bool) -> None:
-        """See that this is a remote of this layout; `make` makes it one where there is none."""
+        """Check that the remote has this layout; `make` initializes an empty one."""
         try:
             content = unseal_document(self.read(_MARKER))
         except AbsentError:
@@ -62,58 +62,62 @@ class Depot:
             raise RemoteError(f"its {_MARKER} is damaged, or not one of autopipe")
 
     def actions(self) -> dict[str, float | None]:
-        """Return the keys of all actions, and when each was written, in seconds since 1970."""
-        listed = self.courier.list("actions")
+        """Return the modification times of all actions by key, in seconds since 1970."""
+        write_times = self.courier.list("actions")
         return _select_digest_names(
-            {n.removesuffix(".json"): at for n, at in listed.items() if "." in n}
+            {n.removesuffix(".json"): at for n, at in write_times.items() if "." in n}
         )
 
     def objects(self) -> dict[str, float | None]:
-        """Return the digests of all objects, and when each was written."""
+        """Return the modification times of all objects by digest."""
         return _select_digest_names(self.courier.list("objects"))
 
     def records(self) -> dict[str, float | None]:
-        """Return the digests of all tuning records, and when each was written."""
+        """Return the modification times of all files of tuning records by digest."""
         return _select_digest_names(self.courier.list("records"))
 
     def parts(self) -> dict[str, float | None]:
-        """Return uploads to a folder that are under way or were given up, and their times."""
-        listed = {f: self.courier.list(f) for f in ("actions", "objects", "records")}
-        return {f"{f}/{n}": at for f in listed for n, at in listed[f].items() if n.endswith(PART)}
+        """Return the modification times of unfinished uploads by path."""
+        listings = {f: self.courier.list(f) for f in ("actions", "objects", "records")}
+        return {
+            f"{f}/{n}": at for f in listings for n, at in listings[f].items() if n.endswith(PART)
+        }
 
     def entry(self, key: str) -> Entry:
-        """Return what is remembered of an action. Raises AbsentError, DamagedError."""
+        """Read the record of an action. Raises AbsentError, DamagedError."""
         return entry.parse_entry(key, self.read(_format_action_path(key)))
 
-    def fetch(self, stored: Entry, out: Path) -> None:
-        """Bring the artifact of an entry into an empty folder, every byte of it checked."""
-        name = f"objects/{stored.digest}"
+    def fetch(self, record: Entry, out: Path) -> None:
+        """Download the artifact of an entry into an empty folder, and check all bytes."""
+        name = f"objects/{record.digest}"
         with files.wrap_os_errors(self.tmp):
             free = shutil.disk_usage(self.tmp).free
-        if stored.size > free:
+        if record.size > free:
             raise DamagedError(
-                f"object {stored.digest[:16]} is said to have {stored.size >> 20} MiB, where"
+                f"object {record.digest[:16]} is said to have {record.size >> 20} MiB, where"
                 f" {free >> 20} MiB are free"
             )
         with self._open_temporary_file() as file:
             try:
-                self.courier.get(name, file, stored.size, size=stored.size)
+                self.courier.get(name, file, record.size, size=record.size)
             except AbsentError:
-                raise DamagedError(f"object {stored.digest[:16]} is not there") from None
+                raise DamagedError(f"object {record.digest[:16]} is not there") from None
             except DamagedError as error:
-                raise DamagedError(f"object {stored.digest[:16]} is {error}") from None
-            bundle.unpack_files(file, stored.manifest, out)
+                raise DamagedError(f"object {record.digest[:16]} is {error}") from None
+            bundle.unpack_files(file, record.manifest, out)
 
-    def send(self, key: str, stored: Entry, tree: Path) -> None:
-        """Bring an entry, its object first, whatever is there: nobody has read that."""
+    def send(self, key: str, entry_record: Entry, tree: Path) -> None:
+        """Upload an entry, its object first, overwriting existing files, which may be damaged."""
         with self._open_temporary_file() as file:
-            bundle.pack_files(tree, stored.manifest, file)
-            self._upload_file(file, f"objects/{stored.digest}")
-        record = encode_entry(stored.action, stored.kind, stored.digest, stored.manifest)
+            bundle.pack_files(tree, entry_record.manifest, file)
+            self._upload_file(file, f"objects/{entry_record.digest}")
+        record = encode_entry(
+            entry_record.action, entry_record.kind, entry_record.digest, entry_record.manifest
+        )
         self.write(_format_action_path(key), record)
 
     def now(self) -> float:
-        """Return what time it is there, in seconds since 1970; the clock here may be wrong."""
+        """Return the remote's time in seconds since 1970, because the local clock may be wrong."""
         self.write("clock", b"")
         at = self.courier.list("").get("clock")
         self.courier.remove("clock")
@@ -130,7 +134,7 @@ class Depot:
         self.courier.remove(f"objects/{digest}")
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a document."""
+        """Download a document."""
         with self._open_temporary_file() as file:
             self.courier.get(name, file, _SMALL)
             with files.wrap_os_errors(file):
@@ -138,7 +142,7 @@ class Depot:
 
     @contextmanager
     def pushed(self, digest: str) -> Iterator[Path]:
-        """Give the tuning records of that name as a file. Raises DamagedError for any others."""
+        """Download tuning records as a temporary file. Raises DamagedError for a wrong digest."""
         name = f"records/{digest}"
         with self._open_temporary_file() as file:
             size = self.courier.size(name) or _LARGE
@@ -177,9 +181,9 @@ class Depot:
 
 @contextmanager
 def open_depot(text: str, tmp: Path) -> Iterator[Depot]:
-    """Open a remote for a command, which has all the time it takes while it gets answers.
+    """Open a remote for a command, without a limit on the total time.
 
-    Raises ConfigError, and StoreError that names the remote.
+    Raises ConfigError, and StoreError with the remote's URL.
     """
     try:
         url = resolve_remote_url(check_remote(text), Path.cwd())
@@ -196,6 +200,8 @@ def _format_action_path(key: str) -> str:
     return f"actions/{key}.json"
 
 
-def _select_digest_names(listed: dict[str, float | None]) -> dict[str, float | None]:
-    """Return what is named by a digest; a remote may hold anything else besides."""
-    return {name: listed[name] for name in sorted(listed) if re.fullmatch(entry.HEX, name)}
+def _select_digest_names(write_times: dict[str, float | None]) -> dict[str, float | None]:
+    """Return the entries whose names are digests; a remote may hold other files."""
+    return {
+        name: write_times[name] for name in sorted(write_times) if re.fullmatch(entry.HEX, name)
+    }

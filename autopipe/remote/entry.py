@@ -1,4 +1,4 @@
-"""What a remote remembers of an action, as text; whoever wrote it is a stranger."""
+"""Parse the record of an action in a remote, which is not trusted."""
 
 from typing import Annotated, Any, Final
 
@@ -19,7 +19,7 @@ Hex = Annotated[str, StringConstraints(pattern=HEX)]
 
 
 _LARGEST: Final = 2**38
-"""Bytes of an artifact: more than any machine that builds has room for."""
+"""Maximum bytes of an artifact."""
 _FILES: Final = 20_000
 
 
@@ -37,16 +37,16 @@ class _Action(Frozen, frozen=True):
 
 
 def parse_entry(key: str, data: bytes) -> Entry:
-    """Read the entry of a key. Raises DamagedError for one that nobody could have written so."""
+    """Parse and validate the entry of a key. Raises DamagedError."""
     try:
-        stated = _Action.model_validate(unseal_document(data))
+        document = _Action.model_validate(unseal_document(data))
     except ValueError:
         raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
-    manifest = tuple(TreeFile(file.name, file.size, file.sha256) for file in stated.files)
-    if digest_json(stated.action) != key or not isinstance(stated.action.get("stage"), str):
+    manifest = tuple(TreeFile(file.name, file.size, file.sha256) for file in document.files)
+    if digest_json(document.action) != key or not isinstance(document.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")
-    if digest_tree(manifest) != stated.digest or not bundle.is_valid_manifest(manifest):
+    if digest_tree(manifest) != document.digest or not bundle.is_valid_manifest(manifest):
         raise DamagedError(f"action {key[:16]} names files that cannot be")
     if sum(file.size for file in manifest) > _LARGEST:
         raise DamagedError(f"action {key[:16]} names more bytes than there can be")
-    return Entry(stated.action, stated.kind, stated.digest, manifest, 0)
+    return Entry(document.action, document.kind, document.digest, manifest, 0)

@@ -1,8 +1,7 @@
-"""Tuning records that machines share. All of it raises StoreError.
+"""Tuning records that machines share. All functions raise StoreError.
 
-A push adds one file of the records that nobody has brought before, named by its digest, and no file
-is ever changed: whoever pushes at the same time loses nothing, and what both bring is one record
-again when it is pulled.
+A push adds one file of new records, named by its digest, and no file is ever changed: concurrent
+pushes lose nothing, and duplicate records are merged when they are pulled.
 """
 
 import hashlib
@@ -22,25 +21,25 @@ Warn = Callable[[str], None]
 
 
 def push_records(store: RecordStore, depot: Depot, warn: Warn) -> Taken:
-    """Bring all records that the remote does not have; return how many, and how many it has."""
+    """Upload the records that the remote lacks; return the numbers of new and known ones."""
     depot.check(make=True)
-    there = {_record_identity(record) for record in _read_pushed_records(depot, warn)}
-    every = store.every()
-    new = [record for record in every if _record_identity(record) not in there]
+    remote_identities = {_record_identity(record) for record in _read_pushed_records(depot, warn)}
+    records = store.every()
+    new = [record for record in records if _record_identity(record) not in remote_identities]
     if new:
         data = lines.write(new).encode()
         depot.write(f"records/{hashlib.sha256(data).hexdigest()}", data)
-    return Taken(len(new), len(every) - len(new))
+    return Taken(len(new), len(records) - len(new))
 
 
 def pull_records(store: RecordStore, depot: Depot, warn: Warn) -> Taken:
-    """Take over all records of the remote that are not known yet."""
+    """Add all new records of the remote to the store."""
     depot.check(make=False)
     return add_claims(store, _read_pushed_records(depot, warn))
 
 
 def _read_pushed_records(depot: Depot, warn: Warn) -> Iterator[RecordDetails]:
-    """Read what was pushed; a damaged file costs itself."""
+    """Read all pushed records; damaged files are omitted with a warning."""
     for name in depot.records():
         left_out = LeftOut()
         try:
@@ -61,6 +60,6 @@ def _read_pushed_records(depot: Depot, warn: Warn) -> Iterator[RecordDetails]:
 
 
 def _record_identity(details: RecordDetails) -> tuple[str, str, str, str | None]:
-    """Return what makes two records the same to a store, and whether it is known to be wrong."""
+    """Return the identity of a record in a store, with its mark as wrong."""
     checksum = details.record.checksum(details.platform)
     return details.record.workload, details.identity, checksum, details.wrong

@@ -1,7 +1,7 @@
-"""The process that talks to a remote, so that one that hangs can be killed.
+"""The child process that accesses a remote, so that a hanging access can be killed.
 
-A line of JSON is a request, a line of JSON its answer. The first request says where the remote is.
-What fails is told as one of `absent`, `denied`, `damaged` and `failed`.
+A line of JSON is a request, a line of JSON its answer. The first request has the URL of the remote.
+A failure has one of the kinds `absent`, `denied`, `damaged` and `failed`.
 """
 
 import errno
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 PART: Final = ".part"
-"""How the name of a file ends that is being written to a folder."""
+"""Suffix of a file that is being uploaded to a folder."""
 _EXTRAS: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http"}
 _NO_FOLDERS: Final = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "http", "https"}
-"""Where a name with slashes needs nothing to lie in; to make a folder there is to make a bucket."""
+"""Protocols without folders, where making a folder would make a bucket."""
 _SECRET: Final = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|_KEY", re.IGNORECASE)
 _ANSWER: Final = 192 << 20
-"""Bytes of memory that a listing may take."""
+"""Maximum memory of a listing in bytes."""
 _MODIFIED: Final = ("LastModified", "mtime", "updated", "last_modified", "modified", "created")
 
 Request = Mapping[str, Any]
@@ -43,7 +43,7 @@ class Server:
     """One remote."""
 
     def __init__(self, url: str) -> None:
-        """Import what speaks to it. Connecting is the business of the first request."""
+        """Import the client of the storage. The first request connects."""
         from fsspec.registry import get_filesystem_class
 
         self._url = url
@@ -54,21 +54,21 @@ class Server:
     def _opened(self) -> "tuple[AbstractFileSystem, str]":
         from fsspec.core import url_to_fs
 
-        found: tuple[AbstractFileSystem, str] = url_to_fs(self._url)
-        return found
+        filesystem_and_path: tuple[AbstractFileSystem, str] = url_to_fs(self._url)
+        return filesystem_and_path
 
     @property
     def _fs(self) -> "AbstractFileSystem":
         return self._opened[0]
 
     def get(self, request: Request) -> None:
-        """Copy a file of the remote to here; no more than `limit` bytes of it."""
+        """Download a file of up to `limit` bytes."""
         self._fs.invalidate_cache()
         with lower_limit_within(resource.RLIMIT_FSIZE, request["limit"]):
             self._fs.get_file(self._format_path(request), request["file"])
 
     def put(self, request: Request) -> None:
-        """Copy a file from here to the remote."""
+        """Upload a file."""
         path, file = self._format_path(request), request["file"]
         if not self._protocols & _NO_FOLDERS:
             self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -80,23 +80,23 @@ class Server:
             self._fs.put_file(file, path)
 
     def size(self, request: Request) -> int | None:
-        """Return how many bytes a file of the remote has."""
+        """Return the size of a file of the remote in bytes."""
         self._fs.invalidate_cache()
         with _limit_response_memory():
-            found: int | None = self._fs.info(self._format_path(request)).get("size")
-        return found
+            size: int | None = self._fs.info(self._format_path(request)).get("size")
+        return size
 
     def list(self, request: Request) -> dict[str, float | None]:
-        """Return the names in a folder, and when each was written, in seconds since 1970."""
+        """Return the modification times in a folder by name, in seconds since 1970."""
         self._fs.invalidate_cache()
         with _limit_response_memory():
             try:
-                found = self._fs.ls(self._format_path(request), detail=True)
+                entries = self._fs.ls(self._format_path(request), detail=True)
             except FileNotFoundError:
                 return {}
             return {
                 listed["name"].rstrip("/").rpartition("/")[2]: _parse_modified_time(listed)
-                for listed in found
+                for listed in entries
             }
 
     def remove(self, request: Request) -> None:
@@ -110,10 +110,10 @@ class Server:
 
 @contextmanager
 def _limit_response_memory() -> Iterator[None]:
-    """Let an answer take so much memory and no more, however long the remote goes on."""
+    """Limit the memory of an answer, in case the remote sends too much."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    taken = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
-    limit = (int(taken[1]) * 1024 if taken else 0) + _ANSWER
+    data_size = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
+    limit = (int(data_size[1]) * 1024 if data_size else 0) + _ANSWER
     with lower_limit_within(resource.RLIMIT_DATA, limit):
         yield
 
@@ -137,7 +137,7 @@ def _open_server(url: str) -> Server:
 
 
 def _describe_failure(error: Exception) -> Failure:
-    """Say what went wrong in one line, without a secret."""
+    """Describe an error in one line, with secrets removed."""
     status = getattr(error, "status", None)
     word = "failed"
     if isinstance(error, FileNotFoundError):
@@ -148,12 +148,12 @@ def _describe_failure(error: Exception) -> Failure:
         word, error = "damaged", OSError("larger than it says")
     elif isinstance(error, MemoryError):
         word, error = "damaged", OSError("it says more than any remote of ours")
-    said = " ".join(str(error).split()) or type(error).__name__
+    message = " ".join(str(error).split()) or type(error).__name__
     for name, value in os.environ.items():
         if len(value) > 5 and _SECRET.search(name):  # noqa: PLR2004 -- shorter is a word
-            said = said.replace(value, f"${name}")
-    said = re.sub(r"//[^/\s]*@", "//", said)
-    return Failure(How.REFUSED, re.sub(r"\?\S*", "?...", said)[:300], word)
+            message = message.replace(value, f"${name}")
+    message = re.sub(r"//[^/\s]*@", "//", message)
+    return Failure(How.REFUSED, re.sub(r"\?\S*", "?...", message)[:300], word)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A run's use of its remote: what it does not have, or does not give, is a miss and never more."""
+"""The remote cache of a run: every failure of the remote is a cache miss."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +24,9 @@ def open_shared(
     emit: Callable[[Event], None],
     inspect: Mapping[str, Inspect] = UNSEEN,
 ) -> Iterator["Shared | None"]:
-    """Share a store as section `cache` says; a folder is relative to `base`.
+    """Share a store as section `cache` configures it; a folder is relative to `base`.
 
-    `inspect` looks at what a stage of that name is said to have left.
+    `inspect` checks fetched artifacts, by the name of the stage.
     """
     if cache.remote is None or cache.mode == "off":
         yield None
@@ -37,10 +37,10 @@ def open_shared(
 
 
 class Shared:
-    """Fetches and offers artifacts; warns once, and never raises for what the remote does.
+    """Fetches and uploads artifacts; warns once, and never raises for errors of the remote.
 
-    After a failure the remote is left alone. A damaged entry costs itself, and one that may not be
-    written to is still read.
+    After a failure the remote is not used again. Damaged entries are skipped, and a read-only
+    remote is still read.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Shared:
         self._checked = self._warned = False
 
     def fetch(self, document: Document, kind: Kind) -> Artifact | None:
-        """Return the artifact of an action, if the remote has it; it is in the store then."""
+        """Copy the artifact of an action from the remote to the store; None if it is not there."""
         if not self._read:
             return None
         try:
@@ -76,7 +76,7 @@ class Shared:
         return None
 
     def offer(self, key: str) -> None:
-        """Bring an artifact to the remote, if it may be written to."""
+        """Upload an artifact, if the remote is writable."""
         if not (self._read and self._write):
             return
         try:

@@ -1,4 +1,4 @@
-"""What keeps a remote small and sound. All of it raises StoreError."""
+"""Garbage collection and verification of a remote. All functions raise StoreError."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from autopipe.remote.courier import AbsentError, DamagedError, RemoteError
 from autopipe.remote.depot import Depot
 
 _DAY: Final = 86_400.0
-"""Seconds. An object younger than a day may be one whose action is still to come."""
+"""Seconds. The action of an object younger than a day may not be uploaded yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweptDepot:
-    """What a sweep deleted."""
+    """Numbers of deleted entries and objects."""
 
     entries: int
     objects: int
 
 
 def sweep_depot(depot: Depot, *, keep_days: float) -> SweptDepot:
-    """Delete entries that are older than `keep_days`, and objects that no entry names.
+    """Delete entries older than `keep_days`, and unreferenced objects.
 
-    Tuning records stay. A run that had just looked at what is deleted has a miss.
+    Tuning records stay. A concurrent run that uses a deleted entry has a cache miss.
     """
     depot.check(make=False)
     now = depot.now()
@@ -32,8 +32,10 @@ def sweep_depot(depot: Depot, *, keep_days: float) -> SweptDepot:
     old = {key for key, at in actions.items() if now - (at or now) > keep_days * _DAY}
     for key in old:
         depot.drop(key)
-    kept = {digest for key in actions.keys() - old for digest in _read_entry_digest(depot, key)}
-    loose = {name for name, at in objects.items() if now - (at or now) > _DAY} - kept
+    kept_digests = {
+        digest for key in actions.keys() - old for digest in _read_entry_digest(depot, key)
+    }
+    loose = {name for name, at in objects.items() if now - (at or now) > _DAY} - kept_digests
     for digest in loose:
         depot.drop_object(digest)
     for name, at in depot.parts().items():
@@ -43,9 +45,9 @@ def sweep_depot(depot: Depot, *, keep_days: float) -> SweptDepot:
 
 
 def verify_depot(depot: Depot) -> tuple[int, list[str]]:
-    """Read every byte; return how many entries are sound, and what is wrong with others.
+    """Check every byte; return the number of sound entries, and the errors of the others.
 
-    A damaged entry is deleted together with its object, so that the next push brings it again.
+    A damaged entry is deleted with its object, so that the next push uploads it again.
     """
     depot.check(make=False)
     sound, wrong = 0, []

@@ -1,4 +1,4 @@
-"""Everything of a store to a remote, and the other way. All of it raises StoreError."""
+"""Transfer all entries of a store to a remote, or back. All functions raise StoreError."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -23,38 +23,38 @@ from autopipe.tasks.task import Task, read_tasks
 Warn = Callable[[str], None]
 
 Inspect = Callable[[Path], None]
-"""Raises ValueError, or OSError, for the folder of an artifact that a stage does not leave so."""
+"""Raises ValueError or OSError for a folder that is no valid artifact of a stage."""
 
 UNSEEN: Final[Mapping[str, Inspect]] = MappingProxyType({})
-"""Looks at nothing."""
+"""Checks nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a transfer did."""
+    """The result of a transfer."""
 
     entries: int
-    """Entries that were moved."""
+    """Number of transferred entries."""
     bytes: int
-    """How large their artifacts are."""
+    """Size of their artifacts."""
     known: int
-    """Entries that were there already."""
+    """Number of entries that existed before."""
 
 
 def push_entries(store: Store, depot: Depot, private: Collection[str], warn: Warn) -> Moved:
-    """Bring all sound entries to a remote, but not those of `private` stages."""
+    """Upload all sound entries to a remote, except those of `private` stages."""
     depot.check(make=True)
-    there = depot.actions()
-    sizes, known = [], 0
+    remote_keys = depot.actions()
+    sizes, known_count = [], 0
     for key, entry in list_entries(store).items():
         if entry.action["stage"] in private:
             continue
-        if key in there:
-            known += 1
+        if key in remote_keys:
+            known_count += 1
         elif store.lookup(key, warn) is not None:
             depot.send(key, entry, store.object(entry.digest))
             sizes.append(entry.size)
-    return Moved(len(sizes), sum(sizes), known)
+    return Moved(len(sizes), sum(sizes), known_count)
 
 
 def pull_entries(
@@ -64,15 +64,15 @@ def pull_entries(
     warn: Warn,
     inspect: Mapping[str, Inspect] = UNSEEN,
 ) -> Moved:
-    """Bring all sound entries of a remote, but not those of `private` stages.
+    """Download all sound entries of a remote, except those of `private` stages.
 
-    `inspect` looks at what a stage of that name is said to have left.
+    `inspect` checks artifacts, by the name of the stage.
     """
     depot.check(make=False)
-    sizes, known = [], 0
+    sizes, known_count = [], 0
     for key in depot.actions():
         if store.lookup(key, warn) is not None:
-            known += 1
+            known_count += 1
             continue
         try:
             entry = depot.entry(key)
@@ -83,13 +83,13 @@ def pull_entries(
             continue
         except DamagedError as error:
             warn(f"{error}; left out")
-    return Moved(len(sizes), sum(sizes), known)
+    return Moved(len(sizes), sum(sizes), known_count)
 
 
 def bring(
     store: Store, depot: Depot, entry: Entry, key: str, inspect: Mapping[str, Inspect]
 ) -> Artifact:
-    """Bring one entry into the store, and return its artifact."""
+    """Download one entry into the store, and return its artifact."""
     action: Document = entry.action
     out = store.out()
     try:
@@ -104,21 +104,22 @@ def bring(
 
 
 def _inspect_artifact(out: Path, entry: Entry, inspect: Mapping[str, Inspect]) -> None:
-    """Raise DamagedError for what its stage does not leave: later ones rest on its shape."""
+    """Raise DamagedError for an invalid artifact, which could break later stages."""
     look = inspect.get(entry.action["stage"])
     try:
         if look is not None:
             look(out)
     except (OSError, ValueError, PackageError) as error:
-        what = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else error
         stage = format_value(entry.action["stage"])
         raise DamagedError(
-            f"object {entry.digest[:16]} is not what stage {stage} makes: {format_value(what, 200)}"
+            f"object {entry.digest[:16]} is not what stage {stage} makes: "
+            f"{format_value(reason, 200)}"
         ) from None
 
 
 def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
-    """Raise DamagedError for records with a time that no processor reaches."""
+    """Raise DamagedError for records with times below their lower bound."""
     if not (out / RECORDS).is_file():
         return
     try:
@@ -133,7 +134,7 @@ def _check_times(store: Store, action: Document, out: Path, key: str) -> None:
 
 
 def _read_tuned_tasks(store: Store, action: Document) -> tuple[Task, ...]:
-    """Return the tasks that were tuned, if this store has them."""
+    """Return the tuned tasks, if this store has them."""
     name = str(action.get("inputs", {}).get("tasks", ""))
     folder = store.object(name)
     is_there = name.isalnum() and (folder / "tasks.json").is_file()

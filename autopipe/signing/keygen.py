@@ -1,4 +1,4 @@
-"""Calls `ssh-keygen -Y`: no shell, a bounded time, and an environment of what it needs."""
+"""Calls `ssh-keygen -Y`: without a shell, with a time limit, and with selected variables."""
 
 import os
 import shutil
@@ -13,44 +13,44 @@ from autopipe.errors import SetupError
 PROGRAM: Final = "ssh-keygen"
 
 _SECONDS: Final = 600.0
-"""How long it may take: to read gigabytes, or until somebody has touched a key."""
+"""Time limit: it may read gigabytes, or wait for a touch of a hardware key."""
 
 _CHECKING: Final = ("PATH", "TZ")
-"""Variables that it gets; times in a file of signers are local ones."""
+"""Environment variables for verification; times in a file of signers are local."""
 
 _SIGNING: Final = (
     *_CHECKING, "HOME", "TERM", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR",
     "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE",
     "SSH_SK_PROVIDER", "SSH_SK_HELPER", "SSH_PKCS11_HELPER",
 )  # fmt: skip
-"""Likewise, where it may have to ask an agent, a hardware key or a person."""
+"""Environment variables for signing, which may need an agent, a hardware key or a prompt."""
 
 _UNFIT: Final = ("unknown option", "illegal option", "Unsupported operation", "No user exists")
-"""What it says where not the signature is at fault, but the installation."""
+"""Messages that blame the installation instead of the signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How it ended."""
+    """The result of a call."""
 
     code: int
     said: str
-    """What it printed on stdout."""
+    """Its standard output."""
     why: str
-    """What it complained of, if that went to us and not to a terminal."""
+    """Its standard error, unless that is a terminal."""
 
 
 def check_signature(arguments: Sequence[str], content: BinaryIO | None = None) -> Done:
-    """Have it look at a signature of `content`, from its beginning. Raises SetupError."""
+    """Verify a signature of `content`, read from its beginning. Raises SetupError."""
     if content is not None:
         content.seek(0)
     return _run_keygen(arguments, content or subprocess.DEVNULL, subprocess.PIPE, _CHECKING)
 
 
 def make_signature(arguments: Sequence[str]) -> Done:
-    """Have it sign; on a terminal it asks what it has to ask. Raises SetupError."""
-    seen = sys.stderr is not None and sys.stderr.isatty()
-    return _run_keygen(arguments, None, None if seen else subprocess.PIPE, _SIGNING)
+    """Sign a file; on a terminal it may prompt. Raises SetupError."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return _run_keygen(arguments, None, None if is_terminal else subprocess.PIPE, _SIGNING)
 
 
 def _run_keygen(
@@ -62,21 +62,22 @@ def _run_keygen(
     program = shutil.which(PROGRAM)
     if program is None:
         raise SetupError(f"{PROGRAM} is not on the PATH; install OpenSSH 8.9 or later")
-    passed = {name: os.environ[name] for name in variables if name in os.environ}
+    environment = {name: os.environ[name] for name in variables if name in os.environ}
     try:
-        done = subprocess.run(  # noqa: S603
+        completed = subprocess.run(  # noqa: S603
             [program, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
-            env={**passed, "LC_ALL": "C"}, timeout=_SECONDS, check=False,
+            env={**environment, "LC_ALL": "C"}, timeout=_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise SetupError(f"{PROGRAM} did not end within {_SECONDS:g} s") from None
     except (OSError, ValueError) as error:
         raise SetupError(f"{program}: {error}") from error
-    said, why = (
-        (text or b"").decode(errors="surrogateescape") for text in (done.stdout, done.stderr)
+    output, why = (
+        (text or b"").decode(errors="surrogateescape")
+        for text in (completed.stdout, completed.stderr)
     )
-    if done.returncode < 0:
-        raise SetupError(f"{PROGRAM} was killed by signal {-done.returncode}")
-    if done.returncode and any(words in why for words in _UNFIT):
+    if completed.returncode < 0:
+        raise SetupError(f"{PROGRAM} was killed by signal {-completed.returncode}")
+    if completed.returncode and any(words in why for words in _UNFIT):
         raise SetupError(f"{PROGRAM} cannot be used: {why.strip().splitlines()[0]}")
-    return Done(done.returncode, said, why)
+    return Done(completed.returncode, output, why)

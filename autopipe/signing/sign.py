@@ -1,4 +1,4 @@
-"""Makes a signature."""
+"""Sign files."""
 
 import shutil
 from pathlib import Path
@@ -11,15 +11,15 @@ from autopipe.signing.signature import LARGEST, SignedKind, find_signature_path,
 from autopipe.store import files
 
 _OPEN: Final = "are too open"
-"""What it says, in a large box, of a private key that others may read."""
+"""Part of ssh-keygen's message for a private key that others can read."""
 _ABOVE: Final = "ssh-keygen did not sign, as it says above"
 
 
 def sign_file(content: BinaryIO, path: Path, kind: SignedKind, key: Path) -> Path:
-    """Sign the content of `path`, and return where the signature is: whole or not at all.
+    """Sign the content of `path`, write the signature atomically, and return its path.
 
-    `key` is a private key, or a public one whose private key an agent has. Raises ConfigError for
-    a key that does not sign, SetupError, StoreError.
+    `key` is a private key, or a public one with its private key in an agent. Raises ConfigError
+    for an unusable key, SetupError, StoreError.
     """
     if not key.is_file():
         raise ConfigError(f"--key {key}: not a file")
@@ -28,11 +28,11 @@ def sign_file(content: BinaryIO, path: Path, kind: SignedKind, key: Path) -> Pat
         content.seek(0)
         with message.open("wb") as out:
             shutil.copyfileobj(content, out)
-        done = keygen.make_signature(
+        completed = keygen.make_signature(
             ["-q", "-Y", "sign", "-f", str(key.absolute()), "-n", str(kind), str(message)]
         )
-        if done.code:
-            lines = [line for line in done.why.splitlines() if line.strip()]
+        if completed.code:
+            lines = [line for line in completed.why.splitlines() if line.strip()]
             telling = [line for line in lines if _OPEN in line] or lines or [_ABOVE]
             raise ConfigError(f"--key {key}: {telling[-1]}")
         data = read_bounded(find_signature_path(message), LARGEST)

@@ -1,4 +1,4 @@
-"""What is signed, where its signature lies, and how both are read."""
+"""Kinds of signed files, paths of signatures, and bounded reads."""
 
 import os
 import tempfile
@@ -11,11 +11,11 @@ from autopipe.errors import ConfigError, StoreError
 from autopipe.host.copy_file import copy_content
 
 LARGEST: Final = 1 << 16
-"""Bytes of a signature; those of the largest keys, with a certificate, have a quarter of that."""
+"""Maximum bytes of a signature, four times those of the largest keys with a certificate."""
 
 
 class SignedKind(StrEnum):
-    """What is signed: the namespace, so that no signature of one kind serves as the other."""
+    """The namespace of a signature, so that it is valid for one kind of file only."""
 
     PACKAGE = "autopipe-package"
     LOCK = "autopipe-lock"
@@ -23,12 +23,12 @@ class SignedKind(StrEnum):
 
 
 def find_signature_path(path: Path) -> Path:
-    """Return where the signature of a file lies: beside it."""
+    """Return the path of the signature of a file, beside it."""
     return path.with_name(f"{path.name}.sig")
 
 
 def read_bounded(path: Path, largest: int) -> bytes:
-    """Read a file that is no larger than that. Raises OSError, and ConfigError for a larger one."""
+    """Read a file of up to `largest` bytes. Raises OSError, and ConfigError for a larger one."""
     with os.fdopen(_open_nonblocking(path), "rb") as file:
         data = file.read(largest + 1)
     if len(data) > largest:
@@ -37,16 +37,16 @@ def read_bounded(path: Path, largest: int) -> bytes:
 
 
 def copy_of(content: BinaryIO) -> BinaryIO:
-    """Return a copy that has no name, so that nobody changes it between two looks at it.
+    """Return an anonymous copy of a file, which cannot change between verification and use.
 
-    Raises StoreError where there is no room for it.
+    Raises StoreError if the disk is full.
     """
     try:
-        with ExitStack() as held:
-            copy = held.enter_context(tempfile.TemporaryFile())
+        with ExitStack() as stack:
+            copy = stack.enter_context(tempfile.TemporaryFile())
             copy_content(content, copy)
             copy.seek(0)
-            held.pop_all()
+            stack.pop_all()
     except OSError as error:
         why = error.strerror or error
         raise StoreError(f"{tempfile.tempdir}: no copy to check: {why}") from error
@@ -54,7 +54,7 @@ def copy_of(content: BinaryIO) -> BinaryIO:
 
 
 def _open_nonblocking(path: Path) -> int:
-    """Open a file, or a pipe; one that nobody writes to is empty, where one would wait for ever."""
+    """Open a file or a pipe; a pipe without a writer is empty instead of blocking."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(descriptor, True)
     return descriptor

@@ -1,4 +1,4 @@
-"""Whose signatures count, and whether one of them is on a file."""
+"""Trusted signers, and the verification of their signatures."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,82 +20,84 @@ from autopipe.signing.signature import (
 from autopipe.store import files
 
 _LONGEST: Final = 16 << 20
-"""Bytes of a file of signers, or of revoked keys."""
+"""Maximum bytes of a file of signers, or of revoked keys."""
 
 _MOST: Final = 32
-"""Identities of one key that are tried."""
+"""Maximum number of identities of one key that are tried."""
 
 _GOOD: Final = re.compile(r" with (\S+ key \S+)\s*$")
 _NOBODY: Final = "No principal matched."
 
 
 class UnsignedError(GateError):
-    """A file has no signature, or none that counts."""
+    """A file has no signature of a trusted signer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signed."""
+    """The signer of a file."""
 
     identity: str
-    """As the file of signers names it."""
+    """Name in the file of signers."""
     key: str
     """Kind and fingerprint of the key."""
 
     def __str__(self) -> str:
-        """Write it for people."""
+        """Format it for messages."""
         return f"{self.identity} with {self.key}"
 
 
 @dataclass(frozen=True, slots=True)
 class Signers:
-    """Those whose signatures count."""
+    """The trusted signers."""
 
     file: Path
-    """Who they are, in the form of ALLOWED SIGNERS in ssh-keygen(1)."""
+    """File of signers, in the format ALLOWED SIGNERS of ssh-keygen(1)."""
     identity: str | None = None
-    """The only one of them who counts; None for each of them."""
+    """The only trusted identity; None trusts all of the file."""
     revoked: Path | None = None
-    """Keys that count no more: a key revocation list, or public keys."""
+    """Revoked keys: a key revocation list, or public keys."""
 
     def document(self) -> dict[str, str | None]:
-        """Return it as JSON takes it."""
-        revoked = None if self.revoked is None else str(self.revoked)
-        return {"file": str(self.file), "identity": self.identity, "revoked": revoked}
+        """Serialize it for JSON."""
+        revoked_path = None if self.revoked is None else str(self.revoked)
+        return {"file": str(self.file), "identity": self.identity, "revoked": revoked_path}
 
     @classmethod
     def of(cls, document: Mapping[str, str | None]) -> Self:
-        """Read what `document` returned."""
-        revoked = document["revoked"]
+        """Parse the output of `document`."""
+        revoked_path = document["revoked"]
         return cls(
             Path(document["file"] or ""),
             document["identity"],
-            None if revoked is None else Path(revoked),
+            None if revoked_path is None else Path(revoked_path),
         )
 
     def check(self, content: BinaryIO, path: Path, kind: SignedKind) -> Signer:
-        """Return who signed the content of `path`, by the signature beside it.
+        """Verify the signature beside `path` for its content, and return the signer.
 
         Raises UnsignedError, ConfigError for files of signers that cannot be read, SetupError.
         """
         signature = find_signature_path(path)
         with files.wrap_os_errors(path), TemporaryDirectory(prefix="autopipe-") as folder:
-            own = Path(folder)  # what is looked at twice is looked at in a copy
-            (own / "signers").write_bytes(_read_option_file(self.file, "--signers"))
+            private_folder = Path(folder)  # copies cannot change between two reads
+            (private_folder / "signers").write_bytes(_read_option_file(self.file, "--signers"))
             if self.revoked is not None:
-                (own / "revoked").write_bytes(_read_option_file(self.revoked, "--revoked"))
-            (own / "signature").write_bytes(_read_signature(path, signature))
+                (private_folder / "revoked").write_bytes(
+                    _read_option_file(self.revoked, "--revoked")
+                )
+            (private_folder / "signature").write_bytes(_read_signature(path, signature))
             try:
-                return self._find_signer(own, content, kind)
+                return self._find_signer(private_folder, content, kind)
             except _NoneError as error:
-                why = str(error).replace(str(own / "signers"), str(self.file))
+                why = str(error).replace(str(private_folder / "signers"), str(self.file))
                 raise UnsignedError(f"{path}: {signature.name} does not count: {why}") from None
 
     @contextmanager
     def checked(
         self, content: BinaryIO, path: Path, kind: SignedKind
     ) -> Iterator[tuple[BinaryIO, Signer]]:
-        """Yield a copy that nobody can change of a file that is signed, and who signed it.
+        """Verify a private copy of a file; yield the copy and the signer.
 
         Raises UnsignedError, ConfigError, SetupError, StoreError.
         """
@@ -104,30 +106,43 @@ class Signers:
             copy.seek(0)
             yield copy, signer
 
-    def _find_signer(self, own: Path, content: BinaryIO, kind: SignedKind) -> Signer:
-        common = ["-f", str(own / "signers"), "-s", str(own / "signature"), "-n", str(kind)]
-        revoked = [] if self.revoked is None else ["-r", str(own / "revoked")]
+    def _find_signer(self, private_folder: Path, content: BinaryIO, kind: SignedKind) -> Signer:
+        common = [
+            "-f",
+            str(private_folder / "signers"),
+            "-s",
+            str(private_folder / "signature"),
+            "-n",
+            str(kind),
+        ]
+        revocation_options = [] if self.revoked is None else ["-r", str(private_folder / "revoked")]
         whys = []
-        for identity in self._list_identities(own):
-            done = keygen.check_signature(
-                ["-Y", "verify", "-I", identity, *common, *revoked], content
+        for identity in self._list_identities(private_folder):
+            completed = keygen.check_signature(
+                ["-Y", "verify", "-I", identity, *common, *revocation_options], content
             )
-            if done.code == 0:
-                key = _GOOD.search(done.said)
+            if completed.code == 0:
+                key = _GOOD.search(completed.said)
                 return Signer(identity, key[1] if key else "a key")
             silent = f"its key is not one that {self.file} names for {identity}"
-            whys.append(_extract_reason(done, f"{silent}, or is revoked" if revoked else silent))
+            whys.append(
+                _extract_reason(
+                    completed, f"{silent}, or is revoked" if revocation_options else silent
+                )
+            )
         raise _NoneError(whys[0])
 
-    def _list_identities(self, own: Path) -> list[str]:
-        """Return whom the key of a signature belongs to: nothing says so far that it fits."""
+    def _list_identities(self, private_folder: Path) -> list[str]:
+        """Return the identities of the key of a signature, before verification."""
         if self.identity is not None:
             return [self.identity]
-        names = ["-f", str(own / "signers"), "-s", str(own / "signature")]
-        done = keygen.check_signature(["-Y", "find-principals", *names])
-        identities = [line for line in done.said.splitlines() if line][:_MOST]
-        if done.code or not identities:
-            raise _NoneError(_extract_reason(done, f"its key is not one that {self.file} names"))
+        names = ["-f", str(private_folder / "signers"), "-s", str(private_folder / "signature")]
+        completed = keygen.check_signature(["-Y", "find-principals", *names])
+        identities = [line for line in completed.said.splitlines() if line][:_MOST]
+        if completed.code or not identities:
+            raise _NoneError(
+                _extract_reason(completed, f"its key is not one that {self.file} names")
+            )
         return identities
 
 
@@ -135,13 +150,13 @@ class _NoneError(Exception):
     """No signer, and why."""
 
 
-def _extract_reason(done: keygen.Done, otherwise: str) -> str:
-    lines = (line.strip() for line in done.why.splitlines())
+def _extract_reason(completed: keygen.Done, otherwise: str) -> str:
+    lines = (line.strip() for line in completed.why.splitlines())
     return next((line for line in lines if line and line != _NOBODY), otherwise)
 
 
 def _read_signature(path: Path, signature: Path) -> bytes:
-    if signature.exists() and not signature.is_file():  # whoever holds a pipe could end it never
+    if signature.exists() and not signature.is_file():  # a pipe may never end
         raise UnsignedError(f"{signature}: not a regular file")
     try:
         return read_bounded(signature, LARGEST)

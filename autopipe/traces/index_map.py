@@ -1,8 +1,8 @@
 """Index maps: the only expressions that a trace may hold, such as the layout `(i, j) -> (j, i)`.
 
-A trace holds one as a graph in TVM's JSON. That JSON can describe any object of TVM. Here it has to
-describe an `IndexMap` of whole numbers, or it is refused. Negative numbers and subtractions are
-refused too: TVM would accept `(i) -> (-i)`, and the kernel would write before its buffer.
+A trace holds one as a graph in TVM's JSON, which can describe any object of TVM. Only an `IndexMap`
+of integers is accepted. Negative numbers and subtractions are refused, too: TVM would accept
+`(i) -> (-i)`, and the kernel would write before its buffer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from autopipe.traces.values import Check, allow_integer, allow_names, allow_text
 
 _NODES: Final = 512
 _SIZE: Final = 10_000
-"""Nodes where each that is used twice counts twice, as TVM's visitors walk them."""
+"""Maximum number of nodes, with shared nodes counted repeatedly, as TVM's visitors walk them."""
 
 _LITERALS: Final[Mapping[str, Check]] = {
     "ffi.String": allow_text(r"[A-Za-z_][A-Za-z0-9_]{0,63}"),
     "int": allow_integer(0, (1 << 31) - 1),
 }
-"""Nodes that are a value."""
+"""Nodes that are literals."""
 
 _TYPE: Final = ("ir.PrimType",)
 _SPAN: Final = ("None",)
@@ -43,7 +43,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "inverse_index_map": ("None", "tirx.IndexMap"),
     },
 }
-"""Nodes that name others: which fields, and what these may be."""
+"""Nodes with children: their fields, and the allowed kinds of these."""
 
 _DTYPE: Final = allow_names("int32", "int64")
 _VERSION: Final = allow_text(r"[\w.+-]{1,40}")
@@ -51,9 +51,9 @@ _VERSION: Final = allow_text(r"[\w.+-]{1,40}")
 
 @lru_cache(maxsize=256)
 def read_index_map(text: str) -> dict[str, Any]:
-    """Return the checked graph. Do not change it: it is cached, as a search repeats the same maps.
+    """Parse and check an index map. Do not change the result, which is cached for repeated maps.
 
-    Raises ValueError if the text is not an index map, or is more than that.
+    Raises ValueError if the text is not exactly an index map.
     """
     graph = foreign.parse(text)
     if not isinstance(graph, dict) or not graph.keys() <= {"root_index", "nodes", "metadata"}:
@@ -74,14 +74,14 @@ def read_index_map(text: str) -> dict[str, Any]:
 
 
 def has_inverse(graph: Mapping[str, Any]) -> bool:
-    """Tell whether a graph of `read_index_map` holds an inverse map, which TVM does not check."""
+    """Return whether a graph of `read_index_map` has an inverse map, which TVM does not check."""
     nodes = graph["nodes"]
     way_back = nodes[nodes[graph["root_index"]]["data"]["inverse_index_map"]]
     return bool(way_back["type"] != "None")
 
 
 def format_index_map(graph: Mapping[str, Any]) -> str:
-    """Return a graph of `read_index_map` as text such as `(i, j) -> (j, i // 4, i % 4)`."""
+    """Format a graph of `read_index_map`, such as `(i, j) -> (j, i // 4, i % 4)`."""
     nodes = graph["nodes"]
     fields = nodes[graph["root_index"]]["data"]
     sides = [
@@ -140,12 +140,17 @@ def _check_fields(
 
 
 def _check_children(
-    places: Sequence[object], before: Sequence[Any], sizes: Sequence[int], allowed: Sequence[str]
+    places: Sequence[object],
+    before: Sequence[Any],
+    sizes: Sequence[int],
+    allowed_kinds: Sequence[str],
 ) -> int:
-    if not all(_is_node_of(place, before, allowed) for place in places):
+    if not all(_is_node_of(place, before, allowed_kinds) for place in places):
         raise ValueError("an index map whose nodes do not fit each other")
     return 1 + sum(sizes[place] for place in places)  # type: ignore[call-overload]
 
 
-def _is_node_of(place: object, nodes: Sequence[Any], allowed: Sequence[str]) -> bool:
-    return type(place) is int and 0 <= place < len(nodes) and nodes[place].get("type") in allowed
+def _is_node_of(place: object, nodes: Sequence[Any], allowed_kinds: Sequence[str]) -> bool:
+    return (
+        type(place) is int and 0 <= place < len(nodes) and nodes[place].get("type") in allowed_kinds
+    )

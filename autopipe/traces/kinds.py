@@ -1,4 +1,4 @@
-"""The allow-list: which instructions a trace may hold, and with which values.
+"""The allow-list of the instructions of a trace, and of their values.
 
 The list holds the instructions that our engine `default`, MetaSchedule's rules and postprocessors
 for x86 and CUDA, and DLight's rules emit; all of these were run with TVM 0.27. The instructions of
@@ -48,21 +48,21 @@ class InstructionKind:
     many: bool = False
     """Whether its last input may be repeated."""
     decision: Check | None = None
-    """What was drawn, where something is; without it, TVM would draw again."""
+    """Check of the decision of a sampling instruction, without which TVM would sample again."""
 
 
 SCOPE: Final = allow_names(
     "global", "shared", "shared.dyn", "local", "warp", "wmma.matrix_a", "wmma.matrix_b",
     "wmma.accumulator", "m16n8k8.matrixA", "m16n8k8.matrixB", "m16n8k8.matrixC",
 )  # fmt: skip
-"""Where a buffer lies."""
+"""Storage scopes of buffers."""
 
 THREAD: Final = allow_names(
     *(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
 )
 
 INDEX_MAP: Final = allow_text(r"\{[\s\S]{1,65536}\}")
-"""Text that looks like an index map; `index_map.read` says whether it is one."""
+"""Text that may be an index map, which `index_map.read_index_map` checks."""
 
 _stages: Final = allow_list(allow_integer(0, 255), least=1)
 _step: Final = allow_either(small, number)
@@ -155,4 +155,4 @@ KINDS: Final[Mapping[str, InstructionKind]] = MappingProxyType(
         "EnterPostproc": InstructionKind(),
     }
 )  # fmt: skip
-"""The kinds of instructions. What `Annotate` may take hangs on its key, in `ANNOTATIONS`."""
+"""The kinds of instructions. The value of `Annotate` depends on its key, in `ANNOTATIONS`."""

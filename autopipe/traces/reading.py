@@ -1,7 +1,7 @@
-"""Reads the JSON of a trace into checked values, or refuses it. TVM gets only these values.
+"""Parse the JSON of a trace into checked values, or refuse it. TVM gets only these values.
 
-Others may have written the file: a lock, an export, a remote, a database, or the store itself. An
-annotation in a trace can carry source text, and TVM's code generators would compile it.
+The JSON is not trusted: it may be from a lock, an export, a remote, a database, or the store. An
+annotation in a trace can contain source text, which TVM's code generators would compile.
 """
 
 import json
@@ -17,37 +17,37 @@ from autopipe.traces.kinds import ANNOTATIONS, INDEX_MAP, KINDS, InstructionKind
 from autopipe.traces.values import Check, allow_integer, allow_text, block, loop, number
 
 LARGEST: Final = 1 << 20
-"""Characters of a trace; the longest that searches make have a few ten thousand."""
+"""Maximum characters of a trace; the longest from searches have a few ten thousand."""
 MOST: Final = 4096
-"""Instructions of a trace; the longest that searches make have a few hundred."""
+"""Maximum instructions of a trace; the longest from searches have a few hundred."""
 THREADS: Final = "threads"
 """Field of the setting of a template: 1 where all loops run on one thread, else left out."""
 _NONE: Final = "it is not kind, inputs, attributes and outputs"
 _TOLD: Final = 60
 _KNOBS: Final = 256
 _DEEPEST: Final = 6
-"""Lists in lists of knobs; those of template `sequence` hold those of others."""
+"""Maximum nesting of knobs; those of template `sequence` contain those of other templates."""
 _BIGGEST: Final = 1 << 62
 _NUMBER: Final = allow_integer(-_BIGGEST, _BIGGEST)
 _NAME: Final = allow_text(r"[\w.+-]{0,100}( \d[\w.+!-]{0,99}| of TVM)?")
-"""A name, or that of a library and its version, as the calls of libraries have it."""
+"""A name, or the name and version of a library, as in library calls."""
 _NAMES: Final = {"b": block, "l": loop, "v": number}
 _INDEX: Final = allow_text(r"[blv]\d{1,6}")
 
 
 class Forbidden(StageError):  # noqa: N818 - says what it is
-    """The schedule of a record holds something that no schedule needs. It may be an attack."""
+    """The schedule of a record has an instruction that no schedule needs. It may be an attack."""
 
 
 class Instruction(NamedTuple):
-    """One step of a trace. Every value in it has passed the allow-list."""
+    """One step of a trace, whose values have passed the allow-list."""
 
     kind: str
     inputs: tuple[Any, ...]
     attrs: tuple[Any, ...]
     outputs: tuple[str, ...]
     decision: Any = None
-    """What was drawn; null where nothing is."""
+    """The decision of a sampling instruction; None for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Trace:
     instructions: tuple[Instruction, ...]
 
     def json(self) -> list[Any]:
-        """Return the JSON that TVM reads. It is made of the checked values and nothing else."""
+        """Serialize the checked values as the JSON that TVM reads."""
         steps = [
             [
                 instruction.kind,
@@ -67,22 +67,22 @@ class Trace:
             ]
             for instruction in self.instructions
         ]
-        drawn = [
+        decisions = [
             [place, instruction.decision]
             for place, instruction in enumerate(self.instructions)
             if instruction.decision is not None
         ]
-        return [steps, drawn]
+        return [steps, decisions]
 
 
 def read_trace(text: str) -> Trace:
     """Read a trace. Raises Forbidden, which names the instruction, counted from 1."""
-    steps, drawn = _split_trace(_parse_json(text))
-    decisions = _index_decisions(drawn, len(steps))
-    known: set[str] = set()
+    steps, decision_entries = _split_trace(_parse_json(text))
+    decisions = _index_decisions(decision_entries, len(steps))
+    defined_names: set[str] = set()
     return Trace(
         tuple(
-            _read_instruction(number, step, decisions.get(number - 1), known)
+            _read_instruction(number, step, decisions.get(number - 1), defined_names)
             for number, step in enumerate(steps, 1)
         )
     )
@@ -136,33 +136,35 @@ def _split_trace(value: object) -> tuple[list[Any], list[Any]]:
     parts = value if isinstance(value, list) else []
     if len(parts) != 2 or not all(isinstance(part, list) for part in parts):  # noqa: PLR2004
         raise Forbidden("no trace: it is not a list of instructions and one of decisions")
-    steps, drawn = parts
+    steps, decisions = parts
     if len(steps) > MOST:
         raise Forbidden(f"a trace of {len(steps)} instructions; more than {MOST} are none")
-    return steps, drawn
+    return steps, decisions
 
 
-def _index_decisions(drawn: Sequence[Any], count: int) -> dict[int, Any]:
-    """Return the decisions by instruction. Their indices are checked, since TVM would not."""
-    found: dict[int, Any] = {}
-    for entry in drawn:
+def _index_decisions(entries: Sequence[Any], count: int) -> dict[int, Any]:
+    """Return the decisions by instruction. The indices are checked, because TVM does not."""
+    decisions: dict[int, Any] = {}
+    for entry in entries:
         place = entry[0] if isinstance(entry, list) and len(entry) == 2 else None  # noqa: PLR2004
-        if type(place) is not int or not 0 <= place < count or place in found:
+        if type(place) is not int or not 0 <= place < count or place in decisions:
             raise Forbidden(f"no trace: decision {format_value(entry, _TOLD)} is of no instruction")
-        found[place] = entry[1]
-    return found
+        decisions[place] = entry[1]
+    return decisions
 
 
-def _read_instruction(number: int, step: object, decision: object, known: set[str]) -> Instruction:
+def _read_instruction(
+    number: int, step: object, decision: object, defined_names: set[str]
+) -> Instruction:
     try:
-        return _parse_instruction(step, decision, known)
+        return _parse_instruction(step, decision, defined_names)
     except ValueError as error:
         kind = f", {format_value(step[0], _TOLD)}" if isinstance(step, list) and step else ""
         raise Forbidden(f"instruction {number}{kind}: {error}") from None
 
 
-def _parse_instruction(step: object, decision: object, known: set[str]) -> Instruction:
-    """Return an instruction with its index maps read. Raises ValueError."""
+def _parse_instruction(step: object, decision: object, defined_names: set[str]) -> Instruction:
+    """Check an instruction and parse its index maps. Raises ValueError."""
     if not isinstance(step, list) or len(step) != 4 or not isinstance(step[0], str):  # noqa: PLR2004
         raise ValueError(_NONE)
     name, inputs, attrs, outputs = step
@@ -174,25 +176,25 @@ def _parse_instruction(step: object, decision: object, known: set[str]) -> Instr
     checks = kind.inputs
     if kind.many and len(inputs) > len(checks):
         checks = (*checks, *[checks[-1]] * (len(inputs) - len(checks)))
-    what = "key" if name.endswith("nnotate") else "attribute"
-    found = _check_values("input", inputs, checks), _check_values(what, attrs, kind.attrs)
+    role = "key" if name.endswith("nnotate") else "attribute"
+    values = _check_values("input", inputs, checks), _check_values(role, attrs, kind.attrs)
     if name == "Annotate":
         _check_annotation(attrs[0], inputs[1])
-    if name == "TransformBlockLayout" and index_map.has_inverse(found[1][0]):
+    if name == "TransformBlockLayout" and index_map.has_inverse(values[1][0]):
         raise ValueError("an index map that says its own way back")
-    _check_inputs_defined(inputs, known)
+    _check_inputs_defined(inputs, defined_names)
     _check_decision(kind, attrs, decision)
-    _define_outputs(outputs, kind.outputs, known)
-    return Instruction(name, *found, tuple(outputs), decision)
+    _define_outputs(outputs, kind.outputs, defined_names)
+    return Instruction(name, *values, tuple(outputs), decision)
 
 
-def _check_values(what: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...]:
+def _check_values(role: str, values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...]:
     if len(values) != len(checks):
-        raise ValueError(f"{len(values)} {what}s where it has {len(checks)}")
-    for place, allowed in enumerate(checks):
-        if not allowed(values[place]):
+        raise ValueError(f"{len(values)} {role}s where it has {len(checks)}")
+    for place, check in enumerate(checks):
+        if not check(values[place]):
             number = f" {place + 1}" if len(checks) > 1 else ""
-            raise ValueError(f"{what}{number} may not be {_format_value(values[place])}")
+            raise ValueError(f"{role}{number} may not be {_format_value(values[place])}")
     if INDEX_MAP in checks:
         pairs = zip(values, checks, strict=True)
         return tuple(
@@ -206,10 +208,10 @@ def _check_annotation(key: str, value: object) -> None:
         raise ValueError(f"{key} may not be {_format_value(value)}")
 
 
-def _check_inputs_defined(inputs: Sequence[Any], known: set[str]) -> None:
+def _check_inputs_defined(inputs: Sequence[Any], defined_names: set[str]) -> None:
     for value in inputs:
         for item in value if isinstance(value, list) else (value,):
-            if isinstance(item, str) and item not in known and _INDEX(item):
+            if isinstance(item, str) and item not in defined_names and _INDEX(item):
                 raise ValueError(f"{item} is not there yet")
 
 
@@ -230,18 +232,18 @@ def _check_decision(kind: InstructionKind, attrs: Sequence[Any], decision: objec
                 raise ValueError(f"its decision is not of {count} parts")
 
 
-def _define_outputs(values: Sequence[object], outputs: str, known: set[str]) -> None:
+def _define_outputs(values: Sequence[object], outputs: str, defined_names: set[str]) -> None:
     """Add the names that a step defines to the known names. Raises ValueError."""
     if not outputs.endswith("*") and len(values) != len(outputs):
         raise ValueError(f"{len(values)} outputs where it has {len(outputs)}")
     for value in values:
-        if not _NAMES[outputs[0]](value) or value in known:
+        if not _NAMES[outputs[0]](value) or value in defined_names:
             raise ValueError(f"an output may not be {_format_value(value)}")
-        known.add(str(value))
+        defined_names.add(str(value))
 
 
 def _format_value(value: object) -> str:
-    """Return a short text of a value for a message. A long value is cut before it is read."""
+    """Format a value for a message, truncated."""
     if isinstance(value, str):
         return format_value(json.dumps(value[: 2 * _TOLD]), _TOLD)
     if isinstance(value, int) and abs(value) > _BIGGEST:
@@ -252,5 +254,5 @@ def _format_value(value: object) -> str:
 
 
 def _to_trace_value(value: object) -> object:
-    """Return a value in the form that a trace has, where an index map is text."""
+    """Convert a value to its form in a trace, where an index map is text."""
     return json.dumps(value) if isinstance(value, dict) else value

@@ -1,4 +1,4 @@
-"""Checks of the values in a trace. Each check is a function that tells if a value is allowed."""
+"""Checks of the values in a trace: functions that return whether a value is allowed."""
 
 import re
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from typing import Final
 Check = Callable[[object], bool]
 
 _EXTENT: Final = 1 << 31
-"""Elements along a loop, and more: no buffer that is scheduled here has as many."""
+"""Maximum extent of a loop: no buffer has as many elements."""
 _LONGEST: Final = 256
-"""Values in a list; loops of a nest are a few dozen."""
+"""Maximum length of a list; a loop nest has a few dozen loops."""
 
 
 def allow_integer(low: int, high: int) -> Check:
-    """Return a check for whole numbers in a range. A boolean is not a number here."""
+    """Return a check for integers in a range. A boolean is no integer."""
     return lambda value: type(value) is int and low <= value <= high
 
 
 def allow_text(pattern: str) -> Check:
     """Return a check for text that a regular expression matches from start to end."""
-    compiled = re.compile(pattern)
-    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+    expression = re.compile(pattern)
+    return lambda value: isinstance(value, str) and expression.fullmatch(value) is not None
 
 
 def allow_quoted(pattern: str) -> Check:
@@ -30,8 +30,8 @@ def allow_quoted(pattern: str) -> Check:
 
 def allow_names(*values: str) -> Check:
     """Return a check for a few names."""
-    known = frozenset(values)
-    return lambda value: isinstance(value, str) and value in known
+    names = frozenset(values)
+    return lambda value: isinstance(value, str) and value in names
 
 
 def allow_either(*checks: Check) -> Check:
@@ -47,39 +47,39 @@ def allow_list(check: Check, least: int = 0) -> Check:
 
 
 def is_boolean(value: object) -> bool:
-    """Tell whether a value is a boolean, or the 0 or 1 that TVM writes for one."""
+    """Return whether a value is a boolean, or the 0 or 1 that TVM writes for one."""
     return isinstance(value, bool) or (type(value) is int and value in {0, 1})
 
 
 def is_false(value: object) -> bool:
-    """Tell whether a value is false, or the 0 that TVM writes for it."""
+    """Return whether a value is false, or the 0 that TVM writes for it."""
     return is_boolean(value) and not value
 
 
 def is_null(value: object) -> bool:
-    """Tell whether a value is null."""
+    """Return whether a value is null."""
     return value is None
 
 
 def is_probability(value: object) -> bool:
-    """Tell whether a value is a probability: a number from 0 to 1."""
+    """Return whether a value is a probability: a number from 0 to 1."""
     return type(value) in {int, float} and 0 <= value <= 1  # type: ignore[operator]
 
 
 block: Final = allow_text(r"b\d{1,6}")
-"""A block that an earlier instruction gave."""
+"""A block that an earlier instruction returned."""
 loop: Final = allow_text(r"l\d{1,6}")
-"""A loop that an earlier instruction gave."""
+"""A loop that an earlier instruction returned."""
 number: Final = allow_text(r"v\d{1,6}")
-"""A number that an earlier instruction drew."""
+"""A number that an earlier instruction sampled."""
 extent: Final = allow_integer(1, _EXTENT)
 factor: Final = allow_either(number, extent, allow_names("None"))
-"""The length of a loop that another is split into; one may be left open."""
+"""The extent of a part of a split loop; one may be None, which is inferred."""
 small: Final = allow_integer(0, 1 << 16)
-"""Steps, lengths of vectors, threads."""
+"""Numbers of steps, vector lanes or threads."""
 place: Final = allow_integer(-64, 1024)
 """The position of a buffer, an axis or a loop."""
 title: Final = allow_text(r"[\w.:@$ -]{1,200}")
-"""What a block of a function is called."""
+"""The name of a block."""
 intrinsic: Final = r"(?:dot|wmma|mma)_[A-Za-z0-9_]{1,60}"
-"""A tensor intrinsic. TVM takes one of those that are registered in this process, or none."""
+"""A tensor intrinsic, which has to be registered in this process."""

@@ -1,8 +1,8 @@
-"""Describes a trace in words: one line for each step that changes something.
+"""Describe a trace as text: one line for each step that changes the schedule.
 
 The first loop of block C is called `C.0`. If it is split, the parts are `C.0.0` and `C.0.1`. If
-`C.0` and `C.1` are fused, the result is `C.0+C.1`. Names come from a file that others may have
-written: escape them before they are printed.
+`C.0` and `C.1` are fused, the result is `C.0+C.1`. Names are from an untrusted file: escape them
+before printing.
 """
 
 import json
@@ -15,11 +15,11 @@ from autopipe.traces.reading import Forbidden, Instruction, Trace, read_trace
 
 _REFUSED: Final = "would be refused: "
 _LONG: Final = 40
-"""Characters of a loop's name; a longer one is cut in its middle."""
+"""Maximum length of a loop's name; a longer one is shortened in its middle."""
 
 
 def describe_steps(schedule: str) -> tuple[str, ...]:
-    """Return the lines that describe a trace, or one line that says why it is refused."""
+    """Describe a trace as lines, or return one line with the reason of its refusal."""
     try:
         return describe_trace(read_trace(schedule))
     except Forbidden as error:
@@ -27,12 +27,12 @@ def describe_steps(schedule: str) -> tuple[str, ...]:
 
 
 def is_refusal(lines: Sequence[str]) -> bool:
-    """Tell whether the lines of `describe_steps` say that the trace is refused."""
+    """Return whether the lines of `describe_steps` are a refusal."""
     return bool(lines) and lines[0].startswith(_REFUSED)
 
 
 def is_trace(schedule: str) -> bool:
-    """Tell whether a schedule is a trace. A schedule that cannot be read counts as one."""
+    """Return whether a schedule is a trace. An unreadable schedule counts as one."""
     try:
         return not isinstance(foreign.parse(schedule), dict)
     except ValueError:
@@ -40,7 +40,7 @@ def is_trace(schedule: str) -> bool:
 
 
 def describe_trace(trace: Trace) -> tuple[str, ...]:
-    """Return the lines that describe a trace."""
+    """Describe a trace as lines."""
     names: dict[str, str] = {}
     lines: list[str] = []
     for instruction in trace.instructions:
@@ -54,13 +54,13 @@ def describe_trace(trace: Trace) -> tuple[str, ...]:
 
 def _list_output_names(step: Instruction, names: Mapping[str, str]) -> Iterator[str]:
     """Yield a name for each output of a step."""
-    given = [_format_operand(value, names) for value in step.inputs]
-    of = given[0] if given else ""
+    operands = [_format_operand(value, names) for value in step.inputs]
+    of = operands[0] if operands else ""
     if step.kind == "GetSBlock":
         yield str(step.attrs[0])
         return
     if step.kind == "Fuse":
-        yield _shorten_name(f"{of}+{given[-1]}" if len(given) > 1 else of)
+        yield _shorten_name(f"{of}+{operands[-1]}" if len(operands) > 1 else of)
         return
     for place in range(len(step.outputs)):
         if step.kind == "SampleCategorical":
@@ -70,9 +70,9 @@ def _list_output_names(step: Instruction, names: Mapping[str, str]) -> Iterator[
         elif step.kind in _PARTS:
             yield _shorten_name(f"{of}.{place}")
         else:
-            what = _GIVEN.get(step.kind, step.kind)
+            output_kind = _GIVEN.get(step.kind, step.kind)
             which = f" {place}" if len(step.outputs) > 1 else ""
-            yield _shorten_name(f"{what}{which} of {of}")
+            yield _shorten_name(f"{output_kind}{which} of {of}")
 
 
 _PARTS: Final = ("GetLoops", "Split")
@@ -100,36 +100,40 @@ def _shorten_name(name: str) -> str:
     return name if len(name) <= _LONG else f"{name[:half]}..{name[-half:]}"
 
 
-def _describe_nothing(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001 - one signature
-    """Return no line: the step only looks something up, or draws a number."""
+def _describe_nothing(step: Instruction, operands: Sequence[str]) -> str:  # noqa: ARG001 - one signature
+    """Return no line: the step is a lookup or a sampling instruction."""
     return ""
 
 
-def _describe_other(step: Instruction, given: Sequence[str]) -> str:
-    return " ".join([step.kind, *given, *map(str, step.attrs)])
+def _describe_other(step: Instruction, operands: Sequence[str]) -> str:
+    return " ".join([step.kind, *operands, *map(str, step.attrs)])
 
 
-def _describe_split(step: Instruction, given: Sequence[str]) -> str:  # noqa: ARG001
-    return f"split {given[0]} into {' x '.join(given[1:])}"
+def _describe_split(step: Instruction, operands: Sequence[str]) -> str:  # noqa: ARG001
+    return f"split {operands[0]} into {' x '.join(operands[1:])}"
 
 
-def _describe_cache_step(step: Instruction, given: Sequence[str]) -> str:
+def _describe_cache_step(step: Instruction, operands: Sequence[str]) -> str:
     verb = {"CacheRead": "read", "ReadAt": "read"}.get(step.kind, "write")
-    block, where = (given[1], f" at {given[0]}") if step.kind.endswith("At") else (given[0], "")
+    block, where = (
+        (operands[1], f" at {operands[0]}") if step.kind.endswith("At") else (operands[0], "")
+    )
     return f"{block}: {verb} buffer {step.attrs[0]} through {step.attrs[1]}{where}"
 
 
-def _describe_layout(step: Instruction, given: Sequence[str]) -> str:
+def _describe_layout(step: Instruction, operands: Sequence[str]) -> str:
     side = "written" if step.attrs[1] else "read"
-    return f"{given[0]}: layout of {side} buffer {step.attrs[0]}: {given[1]}"
+    return f"{operands[0]}: layout of {side} buffer {step.attrs[0]}: {operands[1]}"
 
 
 def _fill_sentence(text: str) -> Callable[[Instruction, Sequence[str]], str]:
     """Return a function that fills a sentence: {0} is the first input, {a} the first attribute."""
 
-    def written(step: Instruction, given: Sequence[str]) -> str:
+    def written(step: Instruction, operands: Sequence[str]) -> str:
         attrs = [_format_operand(value, {}) for value in step.attrs]
-        return text.format(*given, all=", ".join(given), **dict(zip("abcd", attrs, strict=False)))
+        return text.format(
+            *operands, all=", ".join(operands), **dict(zip("abcd", attrs, strict=False))
+        )
 
     return written
 
