@@ -1,7 +1,7 @@
-"""Where a stage runs: here, or in a child process that may crash alone.
+"""Run a stage in a child process, so that a crash of native code does not end the run.
 
-A compiler is native code and can take its process down. A stage is a frozen value and its context
-is paths and facts, so handing both to a child costs nothing but a fork.
+A compiler is native code and can crash its process. A stage is a frozen value and its context is
+paths and facts, so passing both to a child costs only a fork.
 """
 
 import json
@@ -33,52 +33,52 @@ from autopipe.processes.start import program
 _ZYGOTE: Final = "autopipe.pipeline.zygote"
 
 _GLANCE: Final = 5.0
-"""Seconds of silence after which the processes are looked at."""
+"""Seconds without output after which the processes are inspected."""
 
 _STOPPED: Final = 12
-"""Times in a row that a process may be found stopped: whoever has stopped it forgot it."""
+"""Consecutive inspections in which a process is stopped, after which it is killed."""
 
 
 Answer = TypeVar("Answer")
 
 Entry = Callable[[Mapping[str, Any], Emit], Answer]
-"""A function of a module that is called in a child with a JSON value, and returns another."""
+"""A module-level function that is called in a child; argument and result are JSON values."""
 
 
 class Isolate(Protocol):
-    """Runs a stage somewhere and returns its line for people."""
+    """Runs a stage, and returns its summary."""
 
     def run(self, stage: Stage, ctx: Context, log: Path) -> str:
-        """Run the stage; what it prints goes to `log`."""
+        """Run the stage; its output goes to `log`."""
 
 
 class Killed(StageError):  # noqa: N818 -- says what happened
-    """The child did not end by itself: a crash of native code, or there was no memory left."""
+    """The child was killed: a crash of native code, or no memory left."""
 
     def __init__(self, how: str, log: Log | None = None) -> None:
-        """Take how it ended, in a line, and where it printed to."""
+        """Store how it ended, in a line, and the log of its output."""
         self.how = how
         self.printed = "" if log is None else log.tail()
         super().__init__(how if log is None else f"{how}{_format_log_tail(log)}")
 
 
 class Late(Killed):
-    """The child had no result in the time it was given, and was ended."""
+    """The child had no result within its time limit, and was killed."""
 
 
 class Bug(Exception):  # noqa: N818 -- it is one
-    """An exception nobody expected, raised in a child; its text is the traceback from there."""
+    """An unexpected exception in a child; its text is the traceback from there."""
 
 
 class Zygote:
-    """Runs each call in a fork of one process that has imported what all of them need."""
+    """Runs each call in a fork of one process with preloaded modules."""
 
     def __init__(self, preload: tuple[str, ...], tmp: Path | None = None) -> None:
-        """Start nothing yet; `preload` names the modules to import before the first call.
+        """Configure the zygote without starting it; `preload` names modules to import once.
 
-        Each child has them without importing them again.
+        Each child inherits them.
 
-        `tmp` is where children make their temporary files; None is the system's place.
+        `tmp` is the folder for temporary files of children; None is that of the system.
         """
         self._preload = preload
         self._variables = {
@@ -94,9 +94,9 @@ class Zygote:
         self._events: selectors.BaseSelector
 
     def run(self, stage: Stage, ctx: Context, log: Path) -> str:
-        """Run the stage in a child. Raises what it raised, Killed, or StoreError for a full disk.
+        """Run the stage in a child. Raises its exception, Killed, or StoreError for a full disk.
 
-        Native code that can not write ends its process, and says why in what it prints.
+        Native code that cannot write ends its process, and prints the reason.
         """
         try:
             return self.call(run_packed_stage, pack_stage(stage, ctx), log, ctx.emit, stage.seconds)
@@ -113,22 +113,22 @@ class Zygote:
         emit: Emit,
         seconds: float | None = None,
     ) -> Answer:
-        """Call a function of a module in a child, and return what it returns there.
+        """Call a module-level function in a child, and return its result.
 
-        Argument and result are JSON values. The zygote may have been forked before this process
-        imported the function, so it is named over the link; only here is it a name.
+        Argument and result are JSON values. The function is sent by name, because the zygote may
+        have been forked before this process imported it.
 
         Raises the AutopipeError it raised, Bug for any other exception, Killed if it crashed, Late
-        if it took longer than `seconds`, and SetupError if the modules to preload can not be
+        if it took longer than `seconds`, and SetupError if the modules to preload cannot be
         imported.
         """
         with Log(log) as output:
             limit = (math.inf if seconds is None else seconds, time.monotonic())
             if self._process is None:
                 self._start_zygote(output, *limit)
-            named = f"{entry.__module__}:{entry.__qualname__}"
-            self._send_message({"entry": named, "argument": argument})
-            answered: Message = {}
+            entry_name = f"{entry.__module__}:{entry.__qualname__}"
+            self._send_message({"entry": entry_name, "argument": argument})
+            answer: Message = {}
             for message in self._receive_messages(output, *limit):
                 if "event" in message:
                     emit(parse.validate_python(message["event"]))
@@ -136,13 +136,13 @@ class Zygote:
                     self._child = message["pid"]
                 elif "exit" in message:
                     self._child = None
-                    used = Used(**message["used"])
-                    return cast("Answer", _open_answer(answered, message["exit"], used, output))
+                    usage = Used(**message["used"])
+                    return cast("Answer", _open_answer(answer, message["exit"], usage, output))
                 else:
-                    answered = message
+                    answer = message
             raise Killed("lost: the process it was forked from died", output)
 
-    def _start_zygote(self, log: Log, seconds: float, begun: float) -> None:
+    def _start_zygote(self, log: Log, seconds: float, start: float) -> None:
         """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
         try:
             process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
@@ -153,7 +153,7 @@ class Zygote:
             self.close()
             raise SetupError(f"can not start a process: {error.strerror}") from error
         self._send_message({"path": sys.path, "preload": self._preload})
-        if next(self._receive_messages(log, seconds, begun), None) != {"ready": True}:
+        if next(self._receive_messages(log, seconds, start), None) != {"ready": True}:
             status = process.wait()
             self._drain_output(log)
             self.close()
@@ -175,24 +175,24 @@ class Zygote:
         with suppress(EOFError):  # its death is noticed when reading
             self._link.send(message)
 
-    def _receive_messages(self, log: Log, seconds: float, begun: float) -> Iterator[Message]:
-        """Yield what comes over the socket, and log what is printed, until the zygote is gone.
+    def _receive_messages(self, log: Log, seconds: float, start: float) -> Iterator[Message]:
+        """Yield messages from the socket, and log the output, until the zygote is gone.
 
-        Raises Killed where it, the child, or what that has started is stopped for good, and Late
-        where there is no end of it so many seconds after it has begun.
+        Raises Killed if it, the child, or a process that the child started stays stopped by a
+        signal, and Late if there is no result `seconds` after `start`.
         """
-        found = 0
+        stopped_count = 0
         while True:
-            left = begun + seconds - time.monotonic()
+            left = start + seconds - time.monotonic()
             if left <= 0:
                 self.close()
                 raise Late(f"ended: it had no result after {seconds:g} s", log)
             ready = {key.fileobj for key, _ in self._events.select(min(_GLANCE, left))}
-            found = 0 if ready or not self._stopped() else found + 1
-            if found == _STOPPED:
+            stopped_count = 0 if ready or not self._stopped() else stopped_count + 1
+            if stopped_count == _STOPPED:
                 self.close()
-                told = f"{_STOPPED * _GLANCE:g} s"
-                raise Killed(f"stopped by a signal; it was ended after {told} of that", log)
+                duration = f"{_STOPPED * _GLANCE:g} s"
+                raise Killed(f"stopped by a signal; it was ended after {duration} of that", log)
             try:
                 lines = self._link.received() if self._link in ready else []
             except EOFError:
@@ -201,7 +201,7 @@ class Zygote:
             if lines is None or (self._link not in ready and self._is_gone()):
                 return
             for line in lines:
-                with suppress(ValueError, RecursionError):  # torn by the death of who wrote it
+                with suppress(ValueError, RecursionError):  # cut off when the child died
                     yield json.loads(line)
 
     def _is_gone(self) -> bool:
@@ -219,7 +219,7 @@ class Zygote:
                 log.write(data)
 
     def close(self) -> None:
-        """Kill the zygote and the child with all that is in their process groups."""
+        """Kill the process groups of the zygote and the child."""
         if self._process is not None:
             if self._child is not None:
                 with suppress(ProcessLookupError):
@@ -235,27 +235,27 @@ class Zygote:
         self.close()
 
 
-def _open_answer(answer: Message, status: int, used: Used, log: Log) -> object:
-    """Return what the child returned, or raise what it raised."""
-    found, failed = split_answer(answer)
-    if status < 0 or (failed is not None and failed.how is How.GARBLED):
-        failed, found = describe_ended(status, log.tail(), used), None
-    if failed is None:
-        return found
-    match failed.how:
+def _open_answer(answer: Message, status: int, usage: Used, log: Log) -> object:
+    """Return the result of the child, or raise its exception."""
+    result, failure = split_answer(answer)
+    if status < 0 or (failure is not None and failure.how is How.GARBLED):
+        failure, result = describe_ended(status, log.tail(), usage), None
+    if failure is None:
+        return result
+    match failure.how:
         case How.REFUSED:
-            raise failed.error()
+            raise failure.error()
         case How.RAISED:
-            raise Bug(failed.trace)
+            raise Bug(failure.trace)
         case How.HUNGRY:
-            raise Killed(f"ended: {failed.message}", None if failed.kind else log)
+            raise Killed(f"ended: {failure.message}", None if failure.kind else log)
         case How.ENDED:
             raise Killed(f"lost: it ended with status {status} and no result", log)
         case _:
-            raise Killed(failed.message, log)
+            raise Killed(failure.message, log)
 
 
 def _format_log_tail(log: Log) -> str:
-    """Return the last lines of what was printed, and where the rest is; nothing of nothing."""
+    """Format the last lines of the output and the path of the log; empty without output."""
     lines = [f"  | {line}" for line in log.tail().splitlines()]
     return "".join(f"\n{line}" for line in (*lines, f"  whole output: {log.path}")) if lines else ""

@@ -1,4 +1,4 @@
-"""A stage and its context as JSON, and the stage run from that in another process."""
+"""Serialize a stage and its context as JSON, and run it from that in another process."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -20,15 +20,15 @@ Message = dict[str, Any]
 
 
 def pack_stage(stage: Stage, ctx: Context) -> Message:
-    """Write a stage and its context down as JSON.
+    """Serialize a stage and its context as JSON.
 
-    Raises ConfigError where it names a file whose name is no text, or none in this locale.
+    Raises ConfigError for a file name that is not UTF-8.
     """
     try:
         params = stage.model_dump_json()
     except ValueError as error:
-        named = ", ".join(ascii(str(path)) for path in stage.sources().values())
-        raise ConfigError(f"stage {stage.name!r}: {named}: a name that is not UTF-8") from error
+        paths = ", ".join(ascii(str(path)) for path in stage.sources().values())
+        raise ConfigError(f"stage {stage.name!r}: {paths}: a name that is not UTF-8") from error
     return {
         "stage": f"{type(stage).__module__}:{type(stage).__qualname__}",
         "params": params,
@@ -67,10 +67,10 @@ def run_packed_stage(argument: Mapping[str, Any], emit: Emit) -> str:
         with forward_logs(emit, stage.name, ctx.diagnostics.verbosity):
             return stage.run(ctx)
     except Exception as error:
-        found = _to_memory_error(error, limit) or _to_store_error(error, ctx)
-        if found is error:
+        converted = _to_memory_error(error, limit) or _to_store_error(error, ctx)
+        if converted is error:
             raise
-        raise found from error
+        raise converted from error
 
 
 def _parse_diagnostics(ir_folder: str | None, *, pass_times: bool, verbosity: int) -> Diagnostics:
@@ -79,14 +79,16 @@ def _parse_diagnostics(ir_folder: str | None, *, pass_times: bool, verbosity: in
 
 
 def _to_memory_error(error: Exception, limit: int) -> StageError | None:
-    """Return what an error is where it was memory that was refused; None for others."""
-    text = str(error)  # of a child that ran out of memory of its own, it says so already
-    said = (
+    """Convert an error due to refused memory; None for other errors."""
+    text = str(error)  # an error of the child about its own memory is complete
+    is_memory_refusal = (
         type(error) is StageError
         and refusal.OUT_OF_MEMORY not in text
         and refusal.explain_memory_refusal(text)
     )
-    if not said and (isinstance(error, AutopipeError) or not refusal.explain_memory_error(error)):
+    if not is_memory_refusal and (
+        isinstance(error, AutopipeError) or not refusal.explain_memory_error(error)
+    ):
         return None
     return StageError(
         f"{refusal.OUT_OF_MEMORY}: it needs more than the {limit >> 20} MiB that a stage may take "
@@ -95,7 +97,7 @@ def _to_memory_error(error: Exception, limit: int) -> StageError | None:
 
 
 def _to_store_error(error: Exception, ctx: Context) -> Exception:
-    """Return the error, or what it is where the store is full or was deleted meanwhile."""
+    """Convert an error due to a full or deleted store; return other errors unchanged."""
     if isinstance(error, StageError):
         return refusal.to_refusal_error(error, ctx.out) or error
     if isinstance(error, AutopipeError):

@@ -1,7 +1,7 @@
-"""The stage contract: what a stage declares, and all it may see while it runs.
+"""The stage contract: the declarations of a stage, and the context in which it runs.
 
 A stage is a frozen value. Its fields are its parameters, its class variables are its
-declaration, and `run` is its behaviour. Nothing else reaches it, and nothing else is in its key.
+declaration, and `run` is its behaviour. Nothing else enters its key.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from autopipe.store.artifact import Kind
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An input: the kind it must have, and whether the stage can do without."""
+    """An input: its kind, and whether it is optional."""
 
     kind: Kind
     optional: bool = False
@@ -27,22 +27,22 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What a run shows beside its results. It is in no key."""
+    """Additional output of a run. It is in no key."""
 
     ir_folder: Path | None = None
-    """Where the module is written after each pass that changes it, in a folder for each stage."""
+    """Folder for the module after each pass that changes it, with a subfolder for each stage."""
     pass_times: bool = False
     """Whether the time of each pass is reported."""
     verbosity: int = 0
-    """What is logged: 1 for decisions, 2 for each step."""
+    """Level of the log: 1 for decisions, 2 for each step."""
 
     @property
     def shows_passes(self) -> bool:
-        """Whether stages that run passes have to run for it."""
+        """Whether stages with passes have to run, though cached."""
         return self.ir_folder is not None or self.pass_times
 
     def stages(self, stages: "Iterable[Stage]") -> frozenset[str]:
-        """Return the names of the stages that have to run again for it."""
+        """Return the names of the stages that have to run, though cached."""
         return frozenset(one.name for one in stages if self.shows_passes and one.runs_passes)
 
 
@@ -51,22 +51,22 @@ NO_DIAGNOSTICS: Final = Diagnostics()
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """All a running stage can see: inputs, declared facts, where to write, whom to tell."""
+    """Everything a running stage can access: inputs, declared facts, output folders, events."""
 
     inputs: Mapping[str, Path]
-    """Directory of each input that is there, by the name in `needs`; read only."""
+    """Directory of each available input, by the name in `needs`; read only."""
     facts: Mapping[Facet, Mapping[str, object]]
-    """What the facets in `reads` say."""
+    """Facts of the facets in `reads`."""
     out: Path
-    """Where the artifact is written; empty at the start of every attempt."""
+    """Output directory of the artifact; empty at the start of every attempt."""
     work: Path
     """Scratch directory that survives an interrupted attempt with the same key, and only that."""
     records: Path
-    """File of the tuning records, shared by all pipelines of this store; may not be there yet."""
+    """File of the tuning records, shared by all pipelines of this store; may not exist yet."""
     emit: Callable[[Event], None]
-    """Tells the reporter."""
+    """Sends an event to the reporter."""
     forced: bool = False
-    """Whether the user wants it to run again, whatever is known from before."""
+    """Whether the user forces a new run, regardless of earlier results."""
     diagnostics: Diagnostics = NO_DIAGNOSTICS
 
 
@@ -76,15 +76,15 @@ class Stage(Frozen, ABC, frozen=True):
     name: ClassVar[str]
     """Name on the command line, in reports and in the store."""
     version: ClassVar[int]
-    """Bump when the same inputs would now produce something else."""
+    """Bump when the same inputs would now produce another result."""
     produces: ClassVar[Kind]
     needs: ClassVar[Mapping[str, Need]] = {}
-    """Inputs, by the name of the stage that makes them."""
+    """Inputs, by the name of the stage that produces them."""
     reads: ClassVar[frozenset[Facet]] = frozenset()
     """Facets the stage may see."""
     cached: ClassVar[bool] = True
-    """False for a stage that measures: its result is never served as a new one. It runs where what
-    it needs has changed, or by force, and is skipped otherwise."""
+    """False for a stage that measures: its result is never reused as a new one. It runs if its
+    inputs have changed, or by force, and is skipped otherwise."""
 
     runs_passes: ClassVar[bool] = False
     """Whether it runs passes of the compiler, which `Diagnostics` shows."""
@@ -93,7 +93,7 @@ class Stage(Frozen, ABC, frozen=True):
     """Modules of the stages after it, which are imported once while it runs, on another core."""
 
     seconds: ClassVar[float | None] = 30 * 60.0
-    """How long it may take at most, whatever a model makes it do; None where a budget says."""
+    """Time limit in seconds; None where a budget limits it."""
 
     @classmethod
     @abstractmethod
@@ -105,10 +105,10 @@ class Stage(Frozen, ABC, frozen=True):
 
     @abstractmethod
     def run(self, ctx: Context) -> str:
-        """Read `ctx.inputs`, write the artifact into `ctx.out`, return one line for people.
+        """Read `ctx.inputs`, write the artifact into `ctx.out`, return a summary of one line.
 
-        Runs in a child process that has TVM imported and may crash alone. Raises an
-        `AutopipeError` for what a user can act on.
+        Runs in a child process that has TVM imported and may crash. Raises an
+        `AutopipeError` for errors that a user can act on.
         """
 
     def sources(self) -> Mapping[str, Path]:
@@ -116,9 +116,9 @@ class Stage(Frozen, ABC, frozen=True):
         return {}
 
     def keyed(self) -> frozenset[Facet]:
-        """Return the facets in `reads` that can change what the stage produces."""
+        """Return the facets in `reads` that can change the output of the stage."""
         return self.reads
 
     def unkeyed(self) -> frozenset[str]:
-        """Return the fields that can not change what the stage produces."""
+        """Return the fields that cannot change the output of the stage."""
         return frozenset()

@@ -1,10 +1,10 @@
 """The process that imports TVM once and then forks a child for each call.
 
 `isolate` starts it. In: first `{"path", "preload"}`, then `{"entry": "module:function",
-"argument"}` a call. Out: `{"ready"}`, then for each call `{"pid"}`, what the child says -
-`{"event"}` any number of times, and what it has found or how it failed - and `{"exit", "used"}`.
+"argument"}` a call. Out: `{"ready"}`, then for each call `{"pid"}`, the messages of the child -
+`{"event"}` any number of times, and its result or failure - and `{"exit", "used"}`.
 An argument may name modules under `MEANWHILE`, which are imported once while its child works.
-It starts no thread, so that a fork of it is a sound process.
+It starts no thread, so that forks of it are safe.
 """
 
 import gc
@@ -31,7 +31,7 @@ from autopipe.processes.start import fork_process, open_parent_link, read_parent
 MEANWHILE: Final = "imported_meanwhile"
 
 _groups: set[int] = set()
-"""Process groups of children that are running; `_kill_groups` can be told in no other way."""
+"""Process groups of running children, for the signal handler `_kill_groups`."""
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _kill_groups(_number: int, _frame: FrameType | None) -> None:
-    """Kill what the child has started, which may not know how to die with its parent."""
+    """Kill the process groups of children, whose processes may outlive their parent."""
     for group in (*_groups, 0):
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
@@ -62,7 +62,7 @@ def _kill_groups(_number: int, _frame: FrameType | None) -> None:
 
 def _serve_call(link: Link, call: dict[str, Any]) -> None:
     """Fork a child for one call; once it is gone, end what it left running in its group."""
-    starved = memory.count_oom_kills()
+    oom_kills = memory.count_oom_kills()
     child = fork_process(lambda: _run_child(link, call))
     _groups.add(child.pid)
     _import_modules(call["argument"].get(MEANWHILE, ()))
@@ -70,8 +70,8 @@ def _serve_call(link: Link, call: dict[str, Any]) -> None:
     end_process(child)
     _groups.clear()
     link.write(b"\n")  # it may have died in the middle of a line
-    used = memory.Used.of(child.usage, starved)
-    link.send({"exit": status, "used": asdict(used)})
+    usage = memory.Used.of(child.usage, oom_kills)
+    link.send({"exit": status, "used": asdict(usage)})
 
 
 def _import_modules(names: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ def _import_modules(names: Sequence[str]) -> None:
 
 
 def _run_child(link: Link, call: dict[str, Any]) -> None:
-    """Answer the call without running anything that belongs to the zygote."""
+    """Answer the call in the child, without the zygote's signal handler."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     link.send({"pid": os.getpid()})
     link.write(_answer_call(link, call))
@@ -106,7 +106,7 @@ def _answer_call(link: Link, call: dict[str, Any]) -> bytes:
         module, _, name = call["entry"].partition(":")
         function = getattr(importlib.import_module(module), name)
         return failure.encode_answer(function(call["argument"], emit))
-    except BaseException as error:  # noqa: BLE001 -- whatever it is, the parent shows it
+    except BaseException as error:  # noqa: BLE001 -- reported to the parent
         return failure.encode_failure(failure.describe_refused(error))
 
 

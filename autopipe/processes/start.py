@@ -1,8 +1,8 @@
-"""Starts children: a fork of this process, or a program of ours that begins anew.
+"""Starts child processes: forks of this process, or programs `python -m autopipe...`.
 
-Both end with this process. A fork has a process group of its own, so that it can be ended with all
-that it has started, and writes no core. A program gets only the variables that it needs, and talks
-over its standard input: whatever it prints, it never mixes with what it says.
+Both end with this process. A fork has its own process group, so that it can be ended with all its
+children, and writes no core. A program gets only the environment variables that it needs, and
+exchanges messages over its standard input, so that its output never mixes with them.
 """
 
 import os
@@ -20,14 +20,14 @@ from autopipe.processes.variables import select_variables
 
 
 class Forked:
-    """A fork of this process, with as much of the face of `subprocess.Popen` as ending it takes."""
+    """A fork of this process, with the part of `subprocess.Popen` that ending it needs."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        """Its exit status, negative for a signal; null as long as that is not known."""
+        """Exit status, negative for a signal; None while it is not known."""
         self.usage: resource.struct_rusage
-        """What it took; there once it has ended."""
+        """Resource usage, set when it has ended."""
 
     def poll(self) -> int | None:
         """Return its exit status, if it has ended."""
@@ -36,14 +36,14 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         """Return its exit status once it has ended. Raises TimeoutExpired."""
         if timeout is not None and self.returncode is None:
-            ended = os.pidfd_open(self.pid)
+            pidfd = os.pidfd_open(self.pid)
             try:
                 waiting = poll()
-                waiting.register(ended, POLLIN)
+                waiting.register(pidfd, POLLIN)
                 if not waiting.poll(timeout * 1000):
                     raise subprocess.TimeoutExpired(str(self.pid), timeout)
             finally:
-                os.close(ended)
+                os.close(pidfd)
         status = self._reap_child(0)
         assert status is not None  # noqa: S101 - it was waited for
         return status
@@ -57,9 +57,9 @@ class Forked:
 
 
 def fork_process(work: Callable[[], object]) -> Forked:
-    """Have a fork of this process do some work; what it raises, and what it returns, is lost.
+    """Run `work` in a fork of this process; its result and exceptions are discarded.
 
-    Fork only while there is a single thread: a lock that another one holds stays locked there.
+    Fork only while there is a single thread: a lock held by another thread stays locked in it.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -71,7 +71,7 @@ def fork_process(work: Callable[[], object]) -> Forked:
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             work()
             os._exit(0)
-        finally:  # whatever was raised: a child must not unwind into its parent's code
+        finally:  # a child must not unwind into its parent's code
             os._exit(1)
     with suppress(OSError):  # the child was quicker, or is gone
         os.setpgid(pid, pid)
@@ -86,16 +86,16 @@ def program(
     credentials: bool = False,
     session: bool = True,
 ) -> tuple["subprocess.Popen[bytes]", Link]:
-    """Start `python -m module` and return it, with what it is talked to over.
+    """Start `python -m module`; return the process and the link to it.
 
-    It prints to `output`, as Popen takes it. It gets the variables that all get who work on models,
-    and `more`; all there are only if it needs `credentials`. In a session of its own it is out of
-    reach of the terminal's Ctrl-C. Raises OSError.
+    `output` is an argument of Popen. It gets the variables of `select_variables` and `more`; with
+    `credentials`, all variables. With `session`, the terminal's Ctrl-C does not reach it. Raises
+    OSError.
     """
     environment = {**os.environ, **more} if credentials else select_variables(**more)
     ours, theirs = make_link_pair()
     try:
-        started = subprocess.Popen(  # noqa: S603 - our own module
+        process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-P", "-m", module, str(os.getpid())],
             stdin=theirs.fileno(), stdout=output, stderr=subprocess.STDOUT,
             env=environment, start_new_session=session,
@@ -105,13 +105,13 @@ def program(
         raise
     finally:
         theirs.close()
-    return started, ours
+    return process, ours
 
 
 def open_parent_link() -> Link:
-    """Return what a program that `program` has started is talked to over; its first line.
+    """Return the link to the parent in a program started by `program`; call it first.
 
-    From then on it reads nothing from standard input.
+    It replaces standard input by the null device.
     """
     die_with_parent(read_parent_pid())
     link = Link(os.dup(0))
@@ -122,5 +122,5 @@ def open_parent_link() -> Link:
 
 
 def read_parent_pid() -> int:
-    """Return the process that has started this program."""
+    """Return the process id of the parent of this program."""
     return int(sys.argv[1])
