@@ -98,7 +98,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             artifacts = _run_stages(flow, force, emit, remote, warn_stale=not overrides)
             if reproducible:
                 _check_reproducible(flow, artifacts, emit)
-            flow.locking.hold(artifacts, flow.store.contents)
+            flow.locking.check_build(artifacts, flow.store.contents)
             result["package"] = _publish_package(flow, artifacts, output)
             if until is None:
                 result |= _lock(flow, artifacts, full=not overrides)
@@ -130,7 +130,7 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
             force=force,
             warn=lambda text: emit(Warn(stage="store", message=text)),
         )
-        return tuple(flow.locking.told(outlook) for outlook in outlooks)
+        return tuple(flow.locking.explain(outlook) for outlook in outlooks)
 
 
 def list_tasks(
@@ -287,7 +287,7 @@ def _run_stages(
     if text := cross.explain_unverified(flow.plan, triple):
         emit(Warn(stage="verify", message=text))
     flow.locking.require(lambda: _extract_tasks(executor, flow.plan))
-    if warn_stale and (stale := flow.locking.stale()):
+    if warn_stale and (stale := flow.locking.describe_staleness()):
         emit(Warn(stage="lock", message=stale))
     traced_stages = flow.diagnostics.stages(one.stage for one in flow.plan.steps)
     return executor.run(flow.plan, force={*force, *traced_stages})

@@ -1,1 +1,1 @@
-"""The documents that stages leave, as types: who writes one and who reads it use the same."""
+"""The documents in artifacts, as types that their writers and readers share."""

@@ -1,1 +1,1 @@
-"""Times a build and what a user would run otherwise, each alone on the machine."""
+"""Benchmarks of a build against reference runtimes, one at a time on the machine."""

@@ -69,7 +69,7 @@ class Baseline(Frozen, frozen=True):
 
 
 def read_baseline(path: Path, pipeline: str) -> Baseline:
-    """Read the baseline of a pipeline. Raises ConfigError with the line of what is wrong."""
+    """Read the baseline of a pipeline. Raises ConfigError with the line of the error."""
     try:
         data = foreign.read(path, _LARGEST)
         text = data.decode()

@@ -37,7 +37,7 @@ class Interval(Frozen, frozen=True):
         """Build an interval from (ratio, low, high), the form in artifacts."""
         return cls(**dict(zip(("ratio", "low", "high"), values, strict=True)))
 
-    def told(self) -> tuple[float, float, float]:
+    def as_tuple(self) -> tuple[float, float, float]:
         """Return (ratio, low, high), the form in artifacts."""
         return self.ratio, self.low, self.high
 

@@ -40,7 +40,7 @@ class _TimedRound:
     worst: Disturbance | None
 
     @property
-    def told(self) -> Round:
+    def as_round(self) -> Round:
         conditions = {name: timed.conditions for name, timed in self.timed.items()}
         return Round(conditions=conditions, disturbed=str(self.worst or ""))
 
@@ -68,7 +68,7 @@ def time_contenders(setup: BenchmarkSetup, threads: int) -> BenchmarkResult:
             for name, rival in results.items()
         },
         skipped=skipped,
-        rounds=tuple(one.told for one in rounds),
+        rounds=tuple(one.as_round for one in rounds),
         disturbed="" if enough else _describe_disturbance(rounds),
         best=find_best_rival({name: rival.latency for name, rival in results.items()}),
     )

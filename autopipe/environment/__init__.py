@@ -1,1 +1,1 @@
-"""What results depend on outside the pipeline file: versions, target, device."""
+"""The environment that results depend on besides the pipeline file: versions, target, device."""

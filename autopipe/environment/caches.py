@@ -37,6 +37,6 @@ def read_sizes(folder: Path) -> dict[str, int]:
             )
             if kind != "Instruction" and level in {"1", "2", "3"}:
                 sizes[f"l{level}"] = int(size[:-1]) * _UNITS[size[-1:]]
-        except (OSError, ValueError, KeyError):  # not every virtual machine says
+        except (OSError, ValueError, KeyError):  # missing in some virtual machines
             continue
     return sizes

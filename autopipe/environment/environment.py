@@ -67,7 +67,7 @@ class Host:
             _write_stack(self._store, self._examine())
             facts = self.known(facets)
         if facts is None:
-            raise SetupError(f"{self._store.root}: cannot keep what TVM said")
+            raise SetupError(f"{self._store.root}: cannot store the facts of TVM")
         return facts
 
     def known(self, facets: Iterable[Facet]) -> Facts | None:

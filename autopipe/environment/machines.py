@@ -10,7 +10,7 @@ Sources, by their letters in the table:
 - I: "Intel 64 and IA-32 Architectures Optimization Reference Manual", tables of cache parameters
 - N: Arm's "Software Optimization Guide" and "Technical Reference Manual" of each Neoverse core
 - U: uops.info, latencies and ports of VFMADD231PS
-- M: measured by `autopipe doctor --machine`, or where the comment says
+- M: measured by `autopipe doctor --machine`, or as the comment states
 - P: planning value, which schedules used before there was a table
 
 Clocks are those of cloud servers under vector load. Bandwidth is the maximum that one core reads.

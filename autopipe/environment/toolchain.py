@@ -100,7 +100,7 @@ def describe_toolchain(target: "Target") -> dict[str, object]:
     path = find_named_linker(target.linker)
     version = _read_linker_version(path)
     if not version:
-        raise SetupError(f"target.linker: {path} does not say its version, as linkers do")
+        raise SetupError(f"target.linker: {path} does not print its version, as linkers do")
     if target.sysroot is None:
         return {"linker": version}
     return {"linker": version, "sysroot": _digest_sysroot(path, target.sysroot)}

@@ -1,1 +1,1 @@
-"""Writes a package as a folder that runs where nothing else is installed."""
+"""Export of a package to a self-contained folder."""

@@ -1,1 +1,1 @@
-"""Tuning on many machines: a scheduler hands trials of runs to workers, which make them."""
+"""Tuning on many machines: a scheduler assigns the trials of runs to workers."""

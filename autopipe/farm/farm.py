@@ -65,7 +65,7 @@ class Farm:
         self._next = 0
         self._open: dict[int, tuple[WorkOrder, float]] = {}
         self._done: dict[int, WorkAnswer | str] = {}
-        self._told: dict[int, Callable[[WorkAnswer | str], None]] = {}
+        self._callbacks: dict[int, Callable[[WorkAnswer | str], None]] = {}
         self._failed: dict[int, int] = {}
         self._device: str | None = None
         self._process: subprocess.Popen[bytes]
@@ -105,7 +105,7 @@ class Farm:
         """
         self._next += 1
         if tell is not None:
-            self._told[self._next] = tell
+            self._callbacks[self._next] = tell
         self._open[self._next] = order, seconds
         self._submit_order(self._next)
         return self._next
@@ -115,7 +115,7 @@ class Farm:
         open_numbers = [number for number in numbers if self._open.pop(number, None)]
         for number in open_numbers:
             self._done.pop(number, None)
-            self._told.pop(number, None)
+            self._callbacks.pop(number, None)
             self._failed.pop(number, None)
         if open_numbers:
             self._send_message({"do": "cancel", "numbers": open_numbers})
@@ -137,10 +137,10 @@ class Farm:
             self._take_message(json.loads(self._link.receive(seconds)))
         except TimeoutError:
             if time.monotonic() - self._heard >= _SILENT:
-                self._begin_again("the process that speaks to it said nothing")
+                self._begin_again("the process that connects to it does not answer")
             self._send_message({"do": "pulse"})
         except EOFError:
-            self._begin_again("the process that speaks to it ended")
+            self._begin_again("the process that connects to it ended")
 
     def close(self) -> None:
         """End the agent; open orders are cancelled."""
@@ -160,7 +160,7 @@ class Farm:
         except (EOFError, TimeoutError):
             self.close()
             raise SetupError(
-                f"{reach.scheduler}: the process that asks it gives no answer; {INSTALL}"
+                f"{reach.scheduler}: the process that connects to it gives no answer; {INSTALL}"
             ) from None
         if failure_report is not None:
             self.close()
@@ -246,15 +246,15 @@ class Farm:
         if answer.lost is not None:
             raise ValueError(answer.lost)
         if self._device not in {None, answer.device}:
-            raise ValueError("it is another machine than its label says")
+            raise ValueError("its device is not that of its label")
         return answer
 
     def _finish_order(self, number: int, answer: WorkAnswer | str) -> None:
         del self._open[number]
         self._failed.pop(number, None)
         self._done[number] = answer
-        if number in self._told:
-            self._told.pop(number)(answer)
+        if number in self._callbacks:
+            self._callbacks.pop(number)(answer)
 
     def _reject_worker(self, worker: str, why: str) -> None:
         """Submit no more orders of this run to a worker."""

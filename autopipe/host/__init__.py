@@ -1,1 +1,1 @@
-"""What this machine has, and what its system refuses."""
+"""Resources of this machine, and errors of its system."""

@@ -1,1 +1,1 @@
-"""The lock: what decides the bytes of a build, written down and checked in."""
+"""The lock: a checked-in file of everything that determines the bytes of a build."""

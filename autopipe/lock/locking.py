@@ -88,7 +88,7 @@ class Locking:
             return Pinned(environment, self.lock.target)
         return environment
 
-    def stale(self) -> str:
+    def describe_staleness(self) -> str:
         """Build the warning for a stale lock; empty if it is current or the mode reports it."""
         if self.mode is not Mode.AUTO or self.lock is None or not self.differs:
             return ""
@@ -98,7 +98,7 @@ class Locking:
         )
         return f"{self.path} is not current and will be written anew: {reasons}"
 
-    def told(self, outlook: Outlook) -> Outlook:
+    def explain(self, outlook: Outlook) -> Outlook:
         """Add the reason why a stale lock cannot replace tuning that never ran here."""
         if outlook.stage == TuneStage.name and outlook.why == (NEVER,) and self.differs:
             return replace(outlook, why=self.differs)
@@ -132,7 +132,7 @@ class Locking:
             f"  {reasons}"
         )
 
-    def hold(self, artifacts: Mapping[str, Artifact], contents: TreeDigests) -> None:
+    def check_build(self, artifacts: Mapping[str, Artifact], contents: TreeDigests) -> None:
         """Raise LockError if a build differs from the tasks and digests of the lock."""
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
@@ -148,7 +148,7 @@ class Locking:
         wrong += list_differences({"artifacts": locked_artifacts}, {"artifacts": now.artifacts})
         if wrong:
             reasons = "\n  ".join(wrong)
-            raise LockError(f"{self.path}: the build is not what it says\n  {reasons}")
+            raise LockError(f"{self.path}: the build differs from the lock\n  {reasons}")
 
     def write(self, artifacts: Mapping[str, Artifact], store: Store) -> Path | None:
         """Write the lock of a build if it has changed; return its path if it was written.
@@ -190,7 +190,7 @@ class Locking:
         contents: TreeDigests,
     ) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
-        return self.outline.filled(artifacts, tuning_result, contents)
+        return self.outline.to_lock(artifacts, tuning_result, contents)
 
     def _replace_tuning(self, stage: Stage, force: frozenset[str]) -> Stage:
         if not isinstance(stage, TuneStage) or self.lock is None or self.lock.records is None:
@@ -261,5 +261,5 @@ def _list_record_problems(path: Path, lock: Lock, contents: TreeDigests) -> list
     (file,) = contents.manifest(records.resolve())
     if file.sha256 == lock.records:
         return []
-    beside.read_records(files.read_text(records), records)  # to say where, if it is damaged
+    beside.read_records(files.read_text(records), records)  # raises with the line of damage
     return [f"{_RECORDS}: locked {lock.records[:12]}, now {file.sha256[:12]}"]

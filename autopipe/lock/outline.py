@@ -95,7 +95,7 @@ class LockOutline:
             locked_facts, {**now, "versions": {**self.versions, _LIBRARIES: used_libraries}}
         )
 
-    def filled(
+    def to_lock(
         self,
         artifacts: Mapping[str, Artifact],
         tuning_result: TuningResult | None,

@@ -79,7 +79,7 @@ def require_harmless(tuning_result: TuningResult, path: Path) -> None:
         for workload, why in find_forbidden(tuning_result.records.values()).items()
     ]
     if wrong:
-        raise LockError("\n  ".join([f"{path}: refused, nobody's tuning wrote this:", *wrong]))
+        raise LockError("\n  ".join([f"{path}: refused, not written by tuning:", *wrong]))
 
 
 def refuse_untrue(

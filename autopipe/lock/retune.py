@@ -31,7 +31,7 @@ class Retune(TuneStage, frozen=True):
         return {"records": self.records}
 
     def run(self, ctx: Context) -> str:
-        """Write `records.jsonl` and `tuning.json`. Raises LockError, and what *tune* raises.
+        """Write `records.jsonl` and `tuning.json`. Raises LockError, and the errors of *tune*.
 
         The shares of searched and measured time would be those of the others only, so they are
         left out. The model without the locked schedules is not the final one, so there is no

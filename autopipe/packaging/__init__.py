@@ -1,1 +1,1 @@
-"""The file that is shipped: packed so that it is always the same, opened so that it is safe."""
+"""Packages: written reproducibly, opened safely."""

@@ -1,1 +1,1 @@
-"""The generic runner: it knows stages, keys and artifacts, and nothing of TVM."""
+"""The generic runner of stages with keys and artifacts; it does not depend on TVM."""

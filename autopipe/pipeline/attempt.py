@@ -41,7 +41,7 @@ class Attempt:
     """The last attempt of an action without a result."""
 
     state: Literal["running", "interrupted", "failed"]
-    told: str
+    description: str
     """Description for the user."""
 
 

@@ -81,7 +81,7 @@ def _forecast_execution(step: Step, document: Document, store: Store, *why: str)
     if last is None:
         return Outlook(step.name, "run", why, key, document)
     other_reasons = why if why != (NEVER,) else ()
-    return Outlook(step.name, "run", (last.told, *other_reasons), key, document, last.state)
+    return Outlook(step.name, "run", (last.description, *other_reasons), key, document, last.state)
 
 
 def _forecast_reuse(step: Step, key: str, document: Document) -> Outlook:

@@ -45,7 +45,7 @@ class History:
             return None
         try:
             entry = self.store.entry(key)
-        except StoreError:  # damaged; a run will say so
+        except StoreError:  # damaged, which a run reports
             entry = None
         return {} if entry is None else entry.action
 

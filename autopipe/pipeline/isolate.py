@@ -143,7 +143,7 @@ class Zygote:
             raise Killed("lost: the process it was forked from died", output)
 
     def _start_zygote(self, log: Log, seconds: float, start: float) -> None:
-        """Start the zygote in a session of its own, out of reach of the terminal's Ctrl-C."""
+        """Start the zygote in a new session, which the terminal's Ctrl-C does not reach."""
         try:
             process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
             self._process = process
@@ -151,7 +151,7 @@ class Zygote:
             self._watch_zygote(process)
         except OSError as error:
             self.close()
-            raise SetupError(f"can not start a process: {error.strerror}") from error
+            raise SetupError(f"cannot start a process: {error.strerror}") from error
         self._send_message({"path": sys.path, "preload": self._preload})
         if next(self._receive_messages(log, seconds, start), None) != {"ready": True}:
             status = process.wait()
@@ -159,7 +159,7 @@ class Zygote:
             self.close()
             reason = describe_kill(-status) if status < 0 else log.tail(1)
             missing = refusal.explain_memory_refusal(log.tail())
-            raise SetupError(f"can not import {' '.join(self._preload)}: {missing or reason}")
+            raise SetupError(f"cannot import {' '.join(self._preload)}: {missing or reason}")
 
     def _watch_zygote(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # noqa: S101 -- asked for above

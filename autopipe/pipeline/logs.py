@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.pipeline.events import Event, Logged
 
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
-"""By verbosity. What is worth a warning is an event of its own."""
+"""Levels by verbosity. Warnings are separate events."""
 
 
 class _EventHandler(logging.Handler):

@@ -61,7 +61,7 @@ def _kill_groups(_number: int, _frame: FrameType | None) -> None:
 
 
 def _serve_call(link: Link, call: dict[str, Any]) -> None:
-    """Fork a child for one call; once it is gone, end what it left running in its group."""
+    """Fork a child for one call; after its end, kill its process group."""
     oom_kills = memory.count_oom_kills()
     child = fork_process(lambda: _run_child(link, call))
     _groups.add(child.pid)
@@ -75,7 +75,7 @@ def _serve_call(link: Link, call: dict[str, Any]) -> None:
 
 
 def _import_modules(names: Sequence[str]) -> None:
-    """Import what later calls need, on another core than the child; what fails is left to them."""
+    """Import modules of later calls while the child runs; errors are left to those calls."""
     if not names:
         return
     gc.disable()

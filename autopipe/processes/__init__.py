@@ -1,1 +1,1 @@
-"""Child processes: started, bounded, listened to and ended."""
+"""Child processes: start, resource limits, messages, failures, end."""

@@ -1,1 +1,1 @@
-"""Where the time of a built model goes: by kernel, by builtin, and by node of its ONNX file."""
+"""Profiles of a built model by kernel, by builtin, and by node of its ONNX file."""

@@ -1,1 +1,1 @@
-"""What machines share: a place that holds results and tuning records, and is never an authority."""
+"""Remotes: shared storage of results and tuning records, which is not trusted."""

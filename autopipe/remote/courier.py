@@ -115,7 +115,7 @@ class Courier:
         start = time.monotonic()
         try:
             patience = min(self._timeout + size / _RATE, self._left, _WEEK)
-            return self._told({"do": do, **request}, patience)
+            return self._request({"do": do, **request}, patience)
         finally:
             self._left -= time.monotonic() - start
 
@@ -127,12 +127,12 @@ class Courier:
         except OSError as error:
             raise RemoteError(f"cannot start a process: {error.strerror}") from error
         try:
-            self._told({"url": self.url}, _START)
+            self._request({"url": self.url}, _START)
         except RemoteError:
             self.close()
             raise
 
-    def _told(self, request: dict[str, object], patience: float) -> Any:  # noqa: ANN401 -- JSON
+    def _request(self, request: dict[str, object], patience: float) -> Any:  # noqa: ANN401 -- JSON
         try:
             answer, report = self._exchange_messages(request, patience)
         except BaseException:
@@ -153,13 +153,13 @@ class Courier:
             line = self._link.receive(end - time.monotonic(), _LONGEST)
             return failure.split_answer(foreign.parse_object(line))
         except EOFError:
-            raise RemoteError(f"the process that asks it {self._describe_end()}") from None
+            raise RemoteError(f"the process that accesses it {self._describe_end()}") from None
         except TimeoutError:
             raise RemoteError(f"it gave no answer within {patience:.3g} s") from None
         except TooLong:
             raise DamagedError("it has more to list than a remote of ours") from None
         except foreign.MalformedError as error:
-            raise RemoteError(f"the process that asks it said something else: {error}") from None
+            raise RemoteError(f"the process that accesses it sent no answer: {error}") from None
 
     def _describe_end(self) -> str:
         """Describe how the process ended."""
@@ -167,7 +167,7 @@ class Courier:
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
-            return "says no more"
+            return "closed its link"
         return f"ended with {failure.describe_ended(status).ending}"
 
 

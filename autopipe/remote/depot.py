@@ -94,7 +94,7 @@ class Depot:
             free = shutil.disk_usage(self.tmp).free
         if record.size > free:
             raise DamagedError(
-                f"object {record.digest[:16]} is said to have {record.size >> 20} MiB, where"
+                f"object {record.digest[:16]} should have {record.size >> 20} MiB, where"
                 f" {free >> 20} MiB are free"
             )
         with self._open_temporary_file() as file:
@@ -122,7 +122,7 @@ class Depot:
         at = self.courier.list("").get("clock")
         self.courier.remove("clock")
         if at is None:
-            raise RemoteError("it does not say when a file was written, so nothing is deleted")
+            raise RemoteError("it states no modification times, so nothing is deleted")
         return at
 
     def drop(self, key: str) -> None:

@@ -147,7 +147,7 @@ def _describe_failure(error: Exception) -> Failure:
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         word, error = "damaged", OSError("larger than it says")
     elif isinstance(error, MemoryError):
-        word, error = "damaged", OSError("it says more than any remote of ours")
+        word, error = "damaged", OSError("its answer is larger than that of any remote")
     message = " ".join(str(error).split()) or type(error).__name__
     for name, value in os.environ.items():
         if len(value) > 5 and _SECRET.search(name):  # noqa: PLR2004 -- shorter is a word

@@ -122,7 +122,7 @@ def _time_left(value: float) -> list[str]:
 
 def _describe_tuned(event: Tuned) -> str:
     """Describe the shares that this store has tuned, and the number of unverified times."""
-    share_text = Shares(event.searched, event.measured, event.steady).told()
+    share_text = Shares(event.searched, event.measured, event.steady).format_line()
     claims = f"; {format_plural(event.claimed, 'time')} claimed, not measured"
     return f"{share_text} here" + (claims if event.claimed else "")
 

@@ -1,1 +1,1 @@
-"""Risky work on a task: done in a child, remembered where it failed, checked where it succeeded."""
+"""Risky work on tasks: run in child processes, failures recorded, schedules checked."""

@@ -97,7 +97,7 @@ class Failures:
         if self.hopeless is not None:
             self.hopeless.forget(piece)
 
-    def told(self) -> str:
+    def format_count(self) -> str:
         """Format the number of failures for a summary."""
         count = sum(map(len, self.listed.values()))
         return f"; {count} failures put aside" if count else ""
@@ -110,7 +110,7 @@ class Failures:
             retried=True, folder=f"failed/{Path(folder).name}",
         )  # fmt: skip
         self.listed.setdefault(piece.task, []).append(failure)
-        text = f"task {piece.task}: {piece.doing} {piece.who} {event}"
+        text = f"task {piece.task}: {piece.doing} {piece.origin} {event}"
         if self.fatal:
             raise StageError(
                 f"{text}; python {folder}/reproduce.py shows it; tasks.on_task_failure: fallback"

@@ -47,7 +47,7 @@ class ScheduleChecker(Protocol):
     """Judges whether schedules are right."""
 
     def needs_check(self, suspect: Suspect) -> bool:
-        """Tell whether a schedule would be run to judge it."""
+        """Return whether a schedule has to be run to judge it."""
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
         """Return a verdict for each."""
@@ -129,7 +129,7 @@ class Inspector:
         return [verdicts[name] or Verdict(Finding.UNCHECKED) for name in names]
 
     def needs_check(self, suspect: Suspect) -> bool:
-        """Tell whether a schedule would be run to judge it."""
+        """Return whether a schedule has to be run to judge it."""
         return not isinstance(self.checker, TargetError) and self.recall(suspect) is None
 
     def _judge_outcome(

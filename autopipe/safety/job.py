@@ -67,7 +67,7 @@ class Piece:
         return self.scheduled
 
     @property
-    def who(self) -> str:
+    def origin(self) -> str:
         """Name the engine and the implementation, with the package of extensions."""
         implementation = extensions.format_with_owner(
             extensions.IMPLEMENTATIONS, self.implementation

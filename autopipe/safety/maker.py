@@ -49,7 +49,7 @@ class Maker:
         self._conditions = failures.conditions
         self._failures = failures
         self._failed: dict[tuple[str, ...], Failed] = {}
-        self._told: set[tuple[str, ...]] = set()
+        self._reported: set[tuple[str, ...]] = set()
         self._made: dict[str, dict[str, Made]] = {}
         self._child = Child(lambda: self._answer_request)
 
@@ -123,8 +123,8 @@ class Maker:
                 self._failures.add(piece, error)
             raise
         self._failures.passed(piece)
-        if _read_complaint(answer) and request not in self._told:
-            self._told.add(request)
+        if _read_complaint(answer) and request not in self._reported:
+            self._reported.add(request)
             failure = Failed(Failure(How.RAISED, _read_complaint(answer)))
             self._failures.add(piece, failure, remembered=False)
         return answer

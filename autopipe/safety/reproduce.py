@@ -26,7 +26,7 @@ def reproduce_failure(folder: Path) -> int:
         record["implementation"], record["schedule"],
         load_module(scheduled_path) if scheduled_path.exists() else None, record["problem"],
     )  # fmt: skip
-    description = f"{piece.task}, {piece.doing} {piece.who}"
+    description = f"{piece.task}, {piece.doing} {piece.origin}"
     try:
         complaint = _run_piece_in_child(piece, conditions, record)
     except contained.Failed as error:

@@ -30,24 +30,24 @@ _UNFIT: Final = ("unknown option", "illegal option", "Unsupported operation", "N
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class KeygenResult:
     """The result of a call."""
 
     code: int
-    said: str
+    output: str
     """Its standard output."""
-    why: str
+    errors: str
     """Its standard error, unless that is a terminal."""
 
 
-def check_signature(arguments: Sequence[str], content: BinaryIO | None = None) -> Done:
+def check_signature(arguments: Sequence[str], content: BinaryIO | None = None) -> KeygenResult:
     """Verify a signature of `content`, read from its beginning. Raises SetupError."""
     if content is not None:
         content.seek(0)
     return _run_keygen(arguments, content or subprocess.DEVNULL, subprocess.PIPE, _CHECKING)
 
 
-def make_signature(arguments: Sequence[str]) -> Done:
+def make_signature(arguments: Sequence[str]) -> KeygenResult:
     """Sign a file; on a terminal it may prompt. Raises SetupError."""
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return _run_keygen(arguments, None, None if is_terminal else subprocess.PIPE, _SIGNING)
@@ -58,7 +58,7 @@ def _run_keygen(
     stdin: BinaryIO | int | None,
     stderr: int | None,
     variables: Sequence[str],
-) -> Done:
+) -> KeygenResult:
     program = shutil.which(PROGRAM)
     if program is None:
         raise SetupError(f"{PROGRAM} is not on the PATH; install OpenSSH 8.9 or later")
@@ -72,12 +72,12 @@ def _run_keygen(
         raise SetupError(f"{PROGRAM} did not end within {_SECONDS:g} s") from None
     except (OSError, ValueError) as error:
         raise SetupError(f"{program}: {error}") from error
-    output, why = (
+    output, errors = (
         (text or b"").decode(errors="surrogateescape")
         for text in (completed.stdout, completed.stderr)
     )
     if completed.returncode < 0:
         raise SetupError(f"{PROGRAM} was killed by signal {-completed.returncode}")
-    if completed.returncode and any(words in why for words in _UNFIT):
-        raise SetupError(f"{PROGRAM} cannot be used: {why.strip().splitlines()[0]}")
-    return Done(completed.returncode, output, why)
+    if completed.returncode and any(words in errors for words in _UNFIT):
+        raise SetupError(f"{PROGRAM} cannot be used: {errors.strip().splitlines()[0]}")
+    return KeygenResult(completed.returncode, output, errors)

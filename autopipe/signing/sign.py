@@ -12,7 +12,7 @@ from autopipe.store import files
 
 _OPEN: Final = "are too open"
 """Part of ssh-keygen's message for a private key that others can read."""
-_ABOVE: Final = "ssh-keygen did not sign, as it says above"
+_ABOVE: Final = "ssh-keygen did not sign; its message is above"
 
 
 def sign_file(content: BinaryIO, path: Path, kind: SignedKind, key: Path) -> Path:
@@ -32,7 +32,7 @@ def sign_file(content: BinaryIO, path: Path, kind: SignedKind, key: Path) -> Pat
             ["-q", "-Y", "sign", "-f", str(key.absolute()), "-n", str(kind), str(message)]
         )
         if completed.code:
-            lines = [line for line in completed.why.splitlines() if line.strip()]
+            lines = [line for line in completed.errors.splitlines() if line.strip()]
             telling = [line for line in lines if _OPEN in line] or lines or [_ABOVE]
             raise ConfigError(f"--key {key}: {telling[-1]}")
         data = read_bounded(find_signature_path(message), LARGEST)

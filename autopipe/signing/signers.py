@@ -122,7 +122,7 @@ class Signers:
                 ["-Y", "verify", "-I", identity, *common, *revocation_options], content
             )
             if completed.code == 0:
-                key = _GOOD.search(completed.said)
+                key = _GOOD.search(completed.output)
                 return Signer(identity, key[1] if key else "a key")
             silent = f"its key is not one that {self.file} names for {identity}"
             whys.append(
@@ -138,7 +138,7 @@ class Signers:
             return [self.identity]
         names = ["-f", str(private_folder / "signers"), "-s", str(private_folder / "signature")]
         completed = keygen.check_signature(["-Y", "find-principals", *names])
-        identities = [line for line in completed.said.splitlines() if line][:_MOST]
+        identities = [line for line in completed.output.splitlines() if line][:_MOST]
         if completed.code or not identities:
             raise _NoneError(
                 _extract_reason(completed, f"its key is not one that {self.file} names")
@@ -150,8 +150,8 @@ class _NoneError(Exception):
     """No signer, and why."""
 
 
-def _extract_reason(completed: keygen.Done, otherwise: str) -> str:
-    lines = (line.strip() for line in completed.why.splitlines())
+def _extract_reason(completed: keygen.KeygenResult, otherwise: str) -> str:
+    lines = (line.strip() for line in completed.errors.splitlines())
     return next((line for line in lines if line and line != _NOBODY), otherwise)
 
 

@@ -108,7 +108,7 @@ class BuildStage(Stage, frozen=True):
         map_nodes(model, tasks, paths, compiled.functions).write(ctx.out)
         self._warn_of_unmet_wishes(ctx, choices)
         self._describe_library(ctx, choices, tuned, failures, compiled.packed).write(ctx.out)
-        return _summarize_choices(choices.chosen) + failures.told()
+        return _summarize_choices(choices.chosen) + failures.format_count()
 
     @contextmanager
     def plan(

@@ -1,1 +1,1 @@
-"""What a task is, and which ones are tuned."""
+"""Tasks, and the filters that select those to tune."""

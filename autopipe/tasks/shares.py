@@ -49,7 +49,7 @@ class Shares:
     steady: float
     """In tasks whose measurements agree with each other."""
 
-    def told(self) -> str:
+    def format_line(self) -> str:
         """Format the shares in one line, rounded down."""
         parts = (f"{format_percent_floored(part, 0)} {name}" for name, part in self.named().items())
         return f"of the time {', '.join(parts)}"

@@ -1,1 +1,1 @@
-"""Traces of schedules as data: checks what they hold, and describes them in words. Needs no TVM."""
+"""Traces of schedules as data: validation, and description as text. Needs no TVM."""

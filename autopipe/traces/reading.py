@@ -181,7 +181,7 @@ def _parse_instruction(step: object, decision: object, defined_names: set[str]) 
     if name == "Annotate":
         _check_annotation(attrs[0], inputs[1])
     if name == "TransformBlockLayout" and index_map.has_inverse(values[1][0]):
-        raise ValueError("an index map that says its own way back")
+        raise ValueError("an index map with an inverse")
     _check_inputs_defined(inputs, defined_names)
     _check_decision(kind, attrs, decision)
     _define_outputs(outputs, kind.outputs, defined_names)

@@ -122,8 +122,8 @@ class Results:
             return "no task to tune"
         return (
             f"{trials} trials ({failed} failed){self._format_left_out()}; "
-            f"{self._compute_shares().told()}{speed};"
-            f" {ended}{self._failures.told()}"
+            f"{self._compute_shares().format_line()}{speed};"
+            f" {ended}{self._failures.format_count()}"
         )
 
     def _format_left_out(self) -> str:

@@ -77,8 +77,8 @@ def test_pairs_are_compared_by_the_sign_test():
     now = [value * (0.8 + place / 100) for place, value in enumerate(before)]
     found = estimate_paired_ratio(now, before, 0.99)
     assert found is not None
-    assert found.told() == pytest.approx((0.855, 0.81, 0.9))
-    assert Interval.of(found.told()) == found
+    assert found.as_tuple() == pytest.approx((0.855, 0.81, 0.9))
+    assert Interval.of(found.as_tuple()) == found
     assert estimate_paired_ratio(now[:7], before[:7], 0.99) is None
     assert estimate_paired_ratio(now[:8], before[:8], 0.99) is not None
     assert estimate_paired_ratio([], [], 0.99) is None

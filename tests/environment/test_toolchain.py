@@ -70,7 +70,7 @@ def test_a_program_that_is_no_linker_is_told(tmp_path: Path) -> None:
     mute = tmp_path / "mute"
     mute.write_text("#!/bin/sh\nexit 1\n")
     mute.chmod(0o755)
-    with pytest.raises(SetupError, match="does not say its version, as linkers do"):
+    with pytest.raises(SetupError, match="does not print its version, as linkers do"):
         toolchain.describe_toolchain(Target(linker=str(mute)))
 
 

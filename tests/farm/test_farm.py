@@ -123,7 +123,7 @@ def test_workers_in_networks_of_their_own_lose_a_link_and_freeze_and_come_back(t
 def test_workers_that_are_not_believed_get_no_more_trials(place, two):
     whys = {
         "rubbish": "its answer makes no sense",
-        "lies": "it is another machine than its label says",
+        "lies": "its device is not that of its label",
         "hangs": "said nothing for 1 s",
     }
     bad = {says: place.begin("two", AUTOPIPE_TEST_SAYS=says) for says in whys}

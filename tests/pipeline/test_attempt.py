@@ -173,7 +173,7 @@ def test_an_error_is_told_in_one_harmless_line(root, error, said):
         record_failure(store, "tune", "0" * 64, error)
         found = describe_last_attempt(store, "tune", "0" * 64)
     assert found is not None
-    assert found.told.endswith(f" UTC: {said}")
+    assert found.description.endswith(f" UTC: {said}")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"key": "other"}', "\0"])

@@ -139,7 +139,7 @@ def test_too_few_descriptors_for_a_child_are_said_in_a_line(tmp_path: Path) -> N
     for outcome in outcomes[:-1]:
         assert outcome.code == 5
         assert re.fullmatch(
-            rf"({outcome.folder}/\S+|can not start a process): Too many open files", outcome.said
+            rf"({outcome.folder}/\S+|cannot start a process): Too many open files", outcome.said
         )
         assert go([Act(do="write")], outcome.folder / "store")[0] == ["run act"]
 
@@ -200,7 +200,7 @@ def test_a_module_that_can_not_be_imported_is_a_setup_error(root: Path, module: 
     reason = {"no_such_module": "No module named 'no_such_module'"}.get(module, "SIGSEGV")
     with (
         Zygote(preload=(module,)) as broken,
-        pytest.raises(SetupError, match=rf"can not import {module}: .*{reason}"),
+        pytest.raises(SetupError, match=rf"cannot import {module}: .*{reason}"),
     ):
         go([Act(do="write")], root, isolate=broken)
 

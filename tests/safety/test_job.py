@@ -84,4 +84,4 @@ def test_the_same_failure_is_kept_once(tmp_path):
     other = kept.add(Piece("planning", "t", doubled(), "default"), failing("one way"))
     assert first == second != other
     assert [row.how for row in kept.listed["t"]] == ["one way", "another", "one way"]
-    assert kept.told() == "; 3 failures put aside"
+    assert kept.format_count() == "; 3 failures put aside"

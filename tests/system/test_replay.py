@@ -128,7 +128,7 @@ def test_a_build_that_is_not_what_the_lock_says_is_not_published(rebuilt):
     lock = files.read_lock(rebuilt / "mlp.lock")
     resealed(rebuilt, artifacts={**lock.artifacts, "lib.so": "00" * 32})
     first, difference = refused(rebuilt, Mode.FROZEN)
-    assert first == f"{rebuilt}/mlp.lock: the build is not what it says"
+    assert first == f"{rebuilt}/mlp.lock: the build differs from the lock"
     assert difference.startswith("  artifacts.lib.so: locked 000000000000, now ")
     assert not (rebuilt / "dist").exists()
 
@@ -163,7 +163,7 @@ def test_a_lock_with_code_in_a_trace_is_refused_and_nothing_of_it_runs(
     workload = forged(warm, locked / "store", f"touch {tmp_path / 'marker'}")
     before = checked_in(warm)
     head, told = refused(warm, mode)
-    assert head.endswith("mlp.records.jsonl: refused, nobody's tuning wrote this:")
+    assert head.endswith("mlp.records.jsonl: refused, not written by tuning:")
     assert f"(workload {workload}), engine ansor: instruction 3, Annotate: key may not" in told
     assert '"pragma_import_llvm"' in told
     assert checked_in(warm) == before

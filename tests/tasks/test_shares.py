@@ -32,5 +32,5 @@ def test_what_nobody_measured_here_weighs_what_is_estimated() -> None:
 
 
 def test_almost_all_is_not_told_as_all() -> None:
-    told = Shares(0.9996, 1.0, 0.0).told()
+    told = Shares(0.9996, 1.0, 0.0).format_line()
     assert told == "of the time 99% searched, 100% measured, 0% steady"

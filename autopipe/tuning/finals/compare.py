@@ -262,7 +262,7 @@ class Finals:
             name: FinalTime(
                 seconds=middle[name], finalists=len(entry.proposals),
                 replaced=_describe_proposal(entry.proposals[0]) if ranks[name] else None,
-                ratio=ratio.told() if (ratio := ratios.get(name)) else None,
+                ratio=ratio.as_tuple() if (ratio := ratios.get(name)) else None,
             )
             for name, entry in self._entered.items() if name in middle and self._evidence[name]
         }  # fmt: skip
@@ -273,7 +273,7 @@ class Finals:
             decided=sum(_is_sure(ratio) for ratio in ratios.values()),
             changed=sum(rank > 0 for rank in ranks.values()),
             kernels=kernels, rest=max(0.0, kept.whole - kernels), whole=kept.whole, times=middle,
-            gain=kept.gain and kept.gain.told(),
+            gain=kept.gain and kept.gain.as_tuple(),
         )  # fmt: skip
         return Decided(self._evidence, times, report, told)
 
