@@ -163,13 +163,13 @@ def test_after_a_failure_nobody_is_asked_again(
 def test_all_answers_together_have_a_limit(
     farm: Machine, machine: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Courier._told
+    told = Courier._request
 
     def slow(self: Courier, request: dict[str, object], patience: float) -> object:
         self._left -= 0 if "url" in request else 9  # seconds
         return told(self, request, patience)
 
-    monkeypatch.setattr(Courier, "_told", slow)
+    monkeypatch.setattr(Courier, "_request", slow)
     other = machine("other")
     assert other.run(time=50.0) == [*CACHED[:2], "run tune"]
     (warning,) = other.warnings
