@@ -40,7 +40,7 @@ _COPIED: Final = {
 def export_package(
     package: Path,
     to: Path,
-    given: Sequence[Path] = (),
+    input_files: Sequence[Path] = (),
     *,
     wheels: Sequence[Path] = (),
     model: str | None = None,
@@ -50,7 +50,7 @@ def export_package(
     Args:
         package: The package.
         to: The folder, which does not exist or is empty.
-        given: Files of inputs, `.npz`, that become cases besides the random ones.
+        input_files: Files of inputs, `.npz`, that become cases besides the random ones.
         wheels: Wheels of TVM's runtime, or folders with them, in place of the installed one.
         model: The model of the package, whose reference computes the expected outputs; by default
             the package does.
@@ -69,7 +69,7 @@ def export_package(
         with opened(package) as contents:
             runtime = _find_runtime(contents, wheels, Path(work, "runtime"), model)
             _write_folder(contents, runtime, new_folder)
-        origin = _write_cases(new_folder, package, contents.manifest, model, given)
+        origin = _write_cases(new_folder, package, contents.manifest, model, input_files)
         (new_folder / cases.CASES / cases.ORIGIN).write_text(f"{origin}\n", encoding="utf-8")
         _write_digests(new_folder)
         new_folder.chmod(0o755)

@@ -68,20 +68,20 @@ def list_licences(package: str) -> Iterator[tuple[str, Path]]:
 
 
 def unpack_wheels(
-    machine: str, versions: Mapping[str, str], given: Sequence[Path], to: Path
+    machine: str, versions: Mapping[str, str], paths: Sequence[Path], to: Path
 ) -> RuntimeFiles:
     """Extract the runtime for an architecture from wheels.
 
     Args:
         machine: The architecture, such as `aarch64`.
         versions: The version of each distribution that is needed.
-        given: Wheels, or folders with wheels.
+        paths: Wheels, or folders with wheels.
         to: A new folder.
 
     Raises SetupError if a wheel is missing, with the command that downloads it, and
     PackageError for one that is damaged.
     """
-    wheels = list(_list_wheels(given))
+    wheels = list(_list_wheels(paths))
     licences: dict[str, Path] = {}
     origins = []
     for package, version in versions.items():
@@ -101,8 +101,8 @@ def unpack_wheels(
             if _is_licence(name)
         }
         origins.append(f"{package} {version}, {wheel.name}, sha256 {digest}")
-    paths = [to / path for each in _LIBRARIES.values() for path in each]
-    return RuntimeFiles(tuple(paths), to / _HEADERS, licences, tuple(origins))
+    libraries = [to / path for each in _LIBRARIES.values() for path in each]
+    return RuntimeFiles(tuple(libraries), to / _HEADERS, licences, tuple(origins))
 
 
 def format_download_command(machine: str, versions: Mapping[str, str]) -> str:

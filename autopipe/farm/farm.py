@@ -149,7 +149,7 @@ class Farm:
 
     def _start_agent(self) -> None:
         reach = self._reach
-        self._process, self._link = program(AGENT, subprocess.DEVNULL, more={})
+        self._process, self._link = program(AGENT, subprocess.DEVNULL, variables={})
         try:
             self._send_message({
                 "scheduler": reach.scheduler, "certificates": reach.certificates,

@@ -81,7 +81,7 @@ class Workbench:
 
     def _start_bench(self) -> None:
         try:
-            self._process, self._link = program(BENCH, subprocess.DEVNULL, more={})
+            self._process, self._link = program(BENCH, subprocess.DEVNULL, variables={})
             bench_facts, refusal = failure.decode_answer(self._link.receive(_START, MESSAGE))
         except (OSError, EOFError, TimeoutError) as error:
             raise SetupError(f"the measuring process does not start: {error}") from error

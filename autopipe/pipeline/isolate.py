@@ -145,7 +145,7 @@ class Zygote:
     def _start_zygote(self, log: Log, seconds: float, start: float) -> None:
         """Start the zygote in a new session, which the terminal's Ctrl-C does not reach."""
         try:
-            process, self._link = program(_ZYGOTE, subprocess.PIPE, more=self._variables)
+            process, self._link = program(_ZYGOTE, subprocess.PIPE, variables=self._variables)
             self._process = process
             self._open.callback(self._link.close)
             self._watch_zygote(process)

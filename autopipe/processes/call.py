@@ -59,7 +59,9 @@ def start_ahead(module: str) -> Iterator[None]:
 def _start_program(module: str) -> _WaitingProgram:
     output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
     try:
-        return _WaitingProgram(*program(module, output, more=_NO_TELEMETRY, session=False), output)
+        return _WaitingProgram(
+            *program(module, output, variables=_NO_TELEMETRY, session=False), output
+        )
     except BaseException:
         output.close()
         raise

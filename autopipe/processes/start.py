@@ -82,17 +82,17 @@ def program(
     module: str,
     output: int | IO[bytes],
     *,
-    more: Mapping[str, str],
+    variables: Mapping[str, str],
     credentials: bool = False,
     session: bool = True,
 ) -> tuple["subprocess.Popen[bytes]", Link]:
     """Start `python -m module`; return the process and the link to it.
 
-    `output` is an argument of Popen. It gets the variables of `select_variables` and `more`; with
+    `output` is an argument of Popen. It gets the inherited variables and `variables`; with
     `credentials`, all variables. With `session`, the terminal's Ctrl-C does not reach it. Raises
     OSError.
     """
-    environment = {**os.environ, **more} if credentials else select_variables(**more)
+    environment = {**os.environ, **variables} if credentials else select_variables(**variables)
     ours, theirs = make_link_pair()
     try:
         process = subprocess.Popen(  # noqa: S603 - our own module

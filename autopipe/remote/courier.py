@@ -122,7 +122,10 @@ class Courier:
     def _start_process(self) -> None:
         try:
             self._process, self._link = program(
-                SERVER, subprocess.DEVNULL, more={"TMPDIR": os.fspath(self._tmp)}, credentials=True
+                SERVER,
+                subprocess.DEVNULL,
+                variables={"TMPDIR": os.fspath(self._tmp)},
+                credentials=True,
             )
         except OSError as error:
             raise RemoteError(f"cannot start a process: {error.strerror}") from error

@@ -256,7 +256,10 @@ def test_a_split_keeps_to_the_length_of_its_loop():
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("TransformBlockLayout", "instruction 2, TransformBlockLayout: an index map that says"),
+        (
+            "TransformBlockLayout",
+            "instruction 2, TransformBlockLayout: an index map with an inverse",
+        ),
         ("TransformLayout", "the trace changes what the workload takes"),
     ],
 )
