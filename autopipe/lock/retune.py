@@ -33,20 +33,19 @@ class Retune(TuneStage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write `records.jsonl` and `tuning.json`. Raises LockError, and the errors of *tune*.
 
-        The shares of searched and measured time would be those of the others only, so they are
-        left out. The model without the locked schedules is not the final one, so there is no
-        in-model comparison.
+        The shares of searched and measured time would exclude the locked tasks, so they are left
+        out. Without the locked schedules there is no in-model comparison of the final model.
         """
         from autopipe.lock import records as beside
         from autopipe.lock.file import read_text
         from autopipe.tasks.task import read_tasks
 
         tasks = read_tasks(ctx.inputs["tasks"])
-        current_tasks = {task.workload: task for task in tasks if task.dropped is None}
+        kept_tasks = {task.workload: task for task in tasks if task.dropped is None}
         locked_result = beside.read_records(read_text(self.records), self.records)
         beside.require_harmless(locked_result, self.records)
         beside.refuse_untrue(locked_result, tasks, ctx.facts[Facet.TARGET], self.records)
-        reused = {name: task for name, task in locked_result.tasks.items() if name in current_tasks}
+        reused = {name: task for name, task in locked_result.tasks.items() if name in kept_tasks}
         rest_folder = ctx.work / "rest"
         rest_folder.mkdir(exist_ok=True)
         marked_tasks = [
@@ -61,9 +60,7 @@ class Retune(TuneStage, frozen=True):
         summary = super().run(replace(ctx, inputs={"tasks": rest_folder}))
         result = TuningResult.read(ctx.out)
         reused_tasks = [
-            task.model_copy(
-                update={"task": current_tasks[name].index, "name": current_tasks[name].name}
-            )
+            task.model_copy(update={"task": kept_tasks[name].index, "name": kept_tasks[name].name})
             for name, task in reused.items()
         ]
         report = TuningReport(

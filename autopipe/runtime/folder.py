@@ -195,17 +195,12 @@ class ExportedStream:
     ) -> None:
         inputs = {port.name: port for port in model.inputs}
         outputs = {port.name: port for port in model.outputs}
-        for input_name, output_name in states.items():
-            if input_name not in inputs or output_name not in outputs:
-                raise CallError(
-                    f"the model has no input {input_name!r} with an output {output_name!r}"
-                )
-            input_port, output_port = inputs[input_name], outputs[output_name]
-            if (input_port.shape, input_port.dtype) != (
-                output_port.shape,
-                output_port.dtype,
-            ) or -1 in input_port.shape:
-                raise CallError(f"output {output_port} cannot be input {input_port}")
+        for state, source in states.items():
+            if state not in inputs or source not in outputs:
+                raise CallError(f"the model has no input {state!r} with an output {source!r}")
+            port, origin = inputs[state], outputs[source]
+            if (port.shape, port.dtype) != (origin.shape, origin.dtype) or -1 in port.shape:
+                raise CallError(f"output {origin} cannot be input {port}")
         self._model, self._names = model, dict(states)
         self._ports = {name: inputs[name] for name in states}
         self._start: dict[str, Array] = {}
@@ -222,13 +217,11 @@ class ExportedStream:
         buffers, states = outputs or {}, set(self._names.values())
         for name in [*(self._ports.keys() & inputs.keys()), *(states & buffers.keys())]:
             raise CallError(f"{name!r} is a state of the stream")
-        tensors = [
-            to_tensor(name, array) for name, array in (*inputs.items(), *self._start.items())
-        ]
+        feeds = [to_tensor(name, array) for name, array in (*inputs.items(), *self._start.items())]
         for name, result in self._held.items():
-            tensors.append(_Tensor.from_buffer_copy(result.tensor))
-            tensors[-1].name = name.encode()
-        results = self._model.run(tensors, buffers, limit)
+            feeds.append(_Tensor.from_buffer_copy(result.tensor))
+            feeds[-1].name = name.encode()
+        results = self._model.run(feeds, buffers, limit)
         self._start, self._held = {}, {taken: results[made] for taken, made in self._names.items()}
         return _to_arrays({name: results[name] for name in results if name not in states}, buffers)
 
@@ -339,16 +332,14 @@ def _check_buffer(name: str, array: Array, ports: Mapping[str, ExportedPort]) ->
     """Raise CallError for an array that does not fit the output of its name."""
     if name not in ports:
         raise CallError(f"the model has no output {name!r}; it returns {', '.join(ports)}")
-    port, description = ports[name], f"the array for output {name!r}"
+    port, label = ports[name], f"the array for output {name!r}"
     if not isinstance(array, np.ndarray):
-        raise CallError(f"{description} is a {type(array).__name__}")
+        raise CallError(f"{label} is a {type(array).__name__}")
     fits = array.dtype == np.dtype(port.dtype) and array.ndim == len(port.shape)
     if not fits or any(size not in (-1, array.shape[i]) for i, size in enumerate(port.shape)):
-        raise CallError(
-            f"{description} is {array.dtype} {list(array.shape)}; the model returns {port}"
-        )
+        raise CallError(f"{label} is {array.dtype} {list(array.shape)}; the model returns {port}")
     if not (array.flags.c_contiguous and array.flags.writeable):
-        raise CallError(f"{description} is read-only or not contiguous in C order")
+        raise CallError(f"{label} is read-only or not contiguous in C order")
 
 
 def _to_milliseconds(limit: float | None) -> int:
