@@ -283,6 +283,12 @@ def test_as_many_tasks_propose_at_a_time_as_may(journal):
     assert searcher.made == searcher.learned
 
 
+def test_batches_of_a_contender_double_up_to_a_full_one(journal):
+    watch = Stopwatch()
+    tuner(journal, states(1), {"trials": 100}, measurer=watch, batch=32).run()
+    assert [count for count, _ in watch.groups] == [4, 8, 16, 32, 32, 8]
+
+
 def test_a_single_task_waits_for_its_batch(journal):
     measurer = Several()
     tuner(journal, states(1), {"trials": 12}, measurer=measurer).run()

@@ -37,8 +37,8 @@ class Problem:
     """The implementation to schedule, as `main`."""
     conditions: "Conditions"
     known: Sequence[MeasuredSchedule]
-    """Schedules that this engine proposed for this implementation before, in earlier runs too; some
-    may be of an earlier version of a template."""
+    """Schedules that this engine proposed for this implementation before, in earlier runs too, and
+    for `autotvm` the filled setting; some may be of an earlier version of a template."""
     batch: int
     """Most schedules that will be asked for at once."""
     seed: int

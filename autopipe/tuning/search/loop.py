@@ -17,7 +17,10 @@ from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import LATE, Trials, Underway
 
 _FIRST: Final = 8
-"""Trials of a batch that a task gets if the budget has them, and of a contender's first."""
+"""Trials of a batch that a task gets if the budget has them."""
+
+_FIRST_OF_ARM: Final = 4
+"""Trials of a contender's first batch; each that follows has twice as many, up to a full one."""
 
 _ROUNDS: Final = 3
 """Batches that every task could have, at least, before the batch size grows."""
@@ -132,7 +135,7 @@ class TuningLoop:
             state.stopped = state.bandit.explain_end()
             return
         arm = state.bandit.arms[by]
-        most = self.batch if arm.stats.batches else min(_FIRST, self.batch)
+        most = min(self.batch, _FIRST_OF_ARM << arm.stats.batches)
         left = self.trials.left() - _count_trials(asked) - _count_trials(steps)
         count = min(most, self.trials.allowance(state), left)
         asked.append(_Asked(state, by, count, monotonic()))
