@@ -212,16 +212,10 @@ def _count_outputs(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buf
 
 def _list_blocks(module: tvm.IRModule) -> list[tvm.s_tir.SBlock]:
     """List the blocks below the root; empty for TIR without blocks."""
-    try:
-        schedule = tvm.s_tir.Schedule(module)
-        blocks: list[tvm.s_tir.SBlock] = []
-        open_blocks = [schedule.get_sblock("root")]
-        while open_blocks:
-            children = schedule.get_child_blocks(open_blocks.pop())
-            blocks.extend(schedule.get(child) for child in children)
-            open_blocks.extend(children)
-    except RuntimeError:  # ScheduleError is one
-        return []
+    root = module["main"].body
+    blocks: list[tvm.s_tir.SBlock] = []
+    if isinstance(root, tvm.s_tir.SBlockRealize):
+        tvm_ffi.structural_walk(root.block.body, (tvm.s_tir.SBlock, blocks.append))
     return blocks
 
 

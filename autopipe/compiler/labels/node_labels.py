@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import tvm
@@ -50,6 +51,7 @@ def strip_label(name: str) -> str:
     return _SUFFIX.sub("", name)
 
 
+@lru_cache(1 << 16)
 def read_label(name: str) -> Label | None:
     """Parse the label in the name of a variable, or return None."""
     match = _SUFFIX.search(name)
