@@ -91,7 +91,7 @@ def program(
     module: str,
     output: int | IO[bytes],
     *,
-    more: Mapping[str, str],
+    variables: Mapping[str, str],
     credentials: bool = False,
     session: bool = True,
 ) -> tuple[Any, Link]:
@@ -99,7 +99,7 @@ def program(
     ours, theirs = make_link_pair()
     printed, prints = os.pipe()
     parent = os.getpid()
-    given = {**os.environ, **more} if credentials else select_variables(**more)
+    environment = {**os.environ, **variables} if credentials else select_variables(**variables)
 
     def work() -> None:
         os.close(printed)
@@ -109,7 +109,7 @@ def program(
             os.dup2(prints if output == subprocess.PIPE else os.open(os.devnull, os.O_RDWR), number)
         faulthandler.disable()
         os.environ.clear()
-        os.environ.update(given)
+        os.environ.update(environment)
         tempfile.tempdir = None
         sys.argv = [module, str(parent)]
         import_module(module).main()
