@@ -7,6 +7,8 @@ in the other order, and two values that may both be NaN cost a comparison and a 
     max(x, 0)            becomes    select(0 > x, 0, x)
     max(most, x)         becomes    select(x == x, select(x > most, x, most), x)
 
+Of long chains, such as the taps of a pool, `join_extrema` takes two operands a comparison.
+
 The pass runs as late as possible, so that earlier passes find minima and maxima. Operands of index
 arithmetic stay as they are: a NaN there is no place in a tensor, a bound is one.
 """
@@ -20,26 +22,28 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
 
+from autopipe.compiler.codegen.join_extrema import is_float, join_extrema
 from autopipe.compiler.graph.arithmetic import build_let
 
 _CHOICES: Final = (tirx.Max, tirx.Min)
-_FLOATS: Final = ("float16", "float32", "float64")
 
 
 def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Rewrite minima and maxima of a vectorized kernel so that they propagate NaN."""
     choices: list[Expr] = []
     tvm_ffi.structural_walk(function.body, [(kind, choices.append) for kind in _CHOICES])
-    if not any(map(_is_float, choices)):
+    if not any(map(is_float, choices)):
         return function
-    index_extrema = _find_index_extrema(function) if _has_integers_of_floats(function) else []
+    has_integers = _has_integers_of_floats(function)
+    index_extrema = _find_index_extrema(function) if has_integers else []
 
     def propagated(choice: Expr) -> Expr:
-        if not _is_float(choice) or any(map(choice.same_as, index_extrema)):
+        if not is_float(choice) or any(map(choice.same_as, index_extrema)):
             return choice
         return _rewrite_extremum(choice)
 
-    return tvm_ffi.structural_map(function, [(kind, propagated) for kind in _CHOICES])
+    joined = function if has_integers else join_extrema(function)
+    return tvm_ffi.structural_map(joined, [(kind, propagated) for kind in _CHOICES])
 
 
 def _rewrite_extremum(choice: Expr) -> Expr:
@@ -60,10 +64,6 @@ def _rewrite_extremum(choice: Expr) -> Expr:
     # The second operand is compared with itself: the first one is mostly an accumulator, and a
     # chain of dependent instructions does not get longer.
     return build_let(choice.a, lambda left: build_let(choice.b, lambda right: chosen(left, right)))
-
-
-def _is_float(value: Expr) -> bool:
-    return str(value.ty).partition("x")[0] in _FLOATS
 
 
 def _is_number(value: Expr) -> bool:

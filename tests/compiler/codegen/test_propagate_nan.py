@@ -6,6 +6,7 @@ import tvm
 from tvm import te, tirx
 from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.arithmetic.extremes import begin_with_infinity
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.codegen.propagate_nan import propagate_nan
 from autopipe.compiler.target.target import make_host_target
@@ -76,6 +77,113 @@ def test_an_accumulator_keeps_nan(find, of):
         given = np.random.default_rng(place).standard_normal((ROWS, COLUMNS)).astype("float32")
         given[1, place] = np.nan
         np.testing.assert_array_equal(run(kernel, (ROWS,), "float32", given), of(given, axis=1))
+
+
+def pooled(kind, dtype, taps, target=None):
+    """Compile a pool along rows whose taps are unrolled, in vectors along the columns."""
+    x = te.placeholder((taps, 2 * COLUMNS), dtype, name="x")
+    k = te.reduce_axis((0, taps), "k")
+    result = te.compute((2 * COLUMNS,), lambda j: kind(x[k, j], axis=k))
+    function = begin_with_infinity(te.create_prim_func([x, result]))
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": function}))
+    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    copy = schedule.cache_write(block, 0, "local")
+    vectors, vector = schedule.split(schedule.get_loops(copy)[0], [None, COLUMNS])
+    schedule.vectorize(vector)
+    schedule.unroll(vectors)
+    column, tap = schedule.get_loops(block)
+    vectors, vector = schedule.split(column, [None, COLUMNS])
+    schedule.reorder(tap, vectors, vector)
+    for loop in (tap, vectors):
+        schedule.unroll(loop)
+    schedule.vectorize(vector)
+    schedule.decompose_reduction(block, tap)
+    return compile_kernel(schedule.mod, target or make_host_target(1))
+
+
+@pytest.mark.parametrize("taps", [3, 4, 9])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@each_row("kind, of", [(te.max, np.max), (te.min, np.min)])
+def test_a_chain_keeps_nan_of_any_link(kind, of, dtype, taps):
+    kernel = pooled(kind, dtype, taps)["main"]
+    for place in range(taps):
+        given = np.random.default_rng(place).standard_normal((taps, 2 * COLUMNS)).astype(dtype)
+        given[:, 0], given[:, 1] = np.inf, -np.inf
+        given[:, 2], given[:, 3] = np.nan, np.where(np.arange(taps) % 2, 0.0, -0.0)
+        given[place, 4:12] = np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, np.inf, -np.inf
+        given[place - 1, 10:12] = np.nan
+        np.testing.assert_array_equal(run(kernel, (2 * COLUMNS,), dtype, given), of(given, axis=0))
+
+
+def test_two_links_of_a_chain_take_one_comparison():
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v4"})
+    text = pooled(te.max, "float32", 8, target).inspect_source("asm")
+    lines = [line.split()[0] for line in text.splitlines() if line.startswith("\tv")]
+    vectors = lines.count("vmaxps") // 8
+    assert vectors >= 2
+    assert 0 < len([line for line in lines if line.startswith("vcmp")]) <= vectors * 4
+
+
+@T.prim_func(s_tir=True)
+def read_between(given: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (10,), "float32")
+    y = T.match_buffer(made, (2,), "float32")
+    most = T.alloc_buffer((2,), "float32", scope="local")
+    most[0] = x[0]
+    most[0] = T.max(most[0], x[1])
+    most[0] = T.max(most[0], x[2])
+    most[0] = T.max(most[0], x[3])
+    most[0] = T.max(most[0], x[4])
+    y[1] = most[0]
+    most[0] = T.max(most[0], x[5])
+    most[0] = T.max(most[0], most[0] + x[6])
+    most[0] = T.max(most[0], x[7])
+    most[0] = T.max(most[0], x[8])
+    most[0] = T.max(most[0], x[9])
+    y[0] = most[0]
+
+
+def test_a_chain_ends_where_its_accumulator_is_read():
+    kernel = compile_kernel(tvm.IRModule({"main": read_between}), make_host_target(1))["main"]
+    for place in range(10):
+        given = np.arange(10, dtype="float32")
+        given[place] = np.nan
+        first = np.max(given[:5])
+        sixth = np.max([first, given[5]])
+        expected = np.max([sixth, sixth + given[6], *given[7:]]), first
+        np.testing.assert_array_equal(run(kernel, (2,), "float32", given), expected)
+
+
+@T.prim_func(s_tir=True)
+def both(given: T.handle, made: T.handle) -> None:
+    x = T.match_buffer(given, (8,), "float32")
+    y = T.match_buffer(made, (2,), "float32")
+    one = T.alloc_buffer((2,), "float32", scope="local")
+    one[0] = T.float32(0)
+    one[1] = T.float32(0)
+    one[0] = T.max(one[0], x[0])
+    one[0] = T.min(one[0], x[1])
+    one[0] = T.max(one[0], x[2])
+    one[1] = T.max(one[1], x[7])
+    one[0] = T.min(one[0], x[3])
+    one[0] = T.max(one[0], x[4])
+    one[0] = T.min(one[0], x[5])
+    one[0] = T.max(one[0], x[6])
+    one[0] = T.min(one[0], x[7])
+    y[0] = one[0]
+    y[1] = one[1]
+
+
+def test_maxima_and_minima_of_one_number_are_two_chains():
+    kernel = compile_kernel(tvm.IRModule({"main": both}), make_host_target(1))["main"]
+    for place in range(9):
+        given = np.random.default_rng(place).standard_normal(9).astype("float32")
+        given[place] = np.nan
+        one = np.float32(0)
+        for at in range(0, 8, 2):
+            one = np.minimum(np.maximum(one, given[at]), given[at + 1])
+        expected = one, np.maximum(0, given[7])
+        np.testing.assert_array_equal(run(kernel, (2,), "float32", given[:8]), expected)
 
 
 def test_a_place_of_nan_is_a_place():
