@@ -30,12 +30,12 @@ def load_module(path: Path) -> tvm.IRModule:
 
 
 def load_lowered(folder: Path) -> dict[str, tvm.IRModule]:
-    """Return the modules of an artifact of *lower* by label: those for likely sizes first.
+    """Load the modules of an artifact of *lower* by label: those for likely sizes first.
 
-    The label of the module for every size, and of a model without open sizes, is "".
+    The label of the module for every size, and of a static model, is "".
     """
-    sized = SizedModules.within(folder).modules
-    files = {one.label: one.file for one in sized} | {"": WHOLE}
+    sized_modules = SizedModules.within(folder).modules
+    files = {module.label: module.file for module in sized_modules} | {"": WHOLE}
     return {label: load_module(folder / file) for label, file in files.items()}
 
 
@@ -67,8 +67,8 @@ def load_weights(path: Path) -> dict[str, np.ndarray]:
     """Read the named arrays that `save_weights` wrote."""
     from safetensors.numpy import load_file
 
-    loaded: dict[str, np.ndarray] = load_file(path)
-    return loaded
+    weights: dict[str, np.ndarray] = load_file(path)
+    return weights
 
 
 def save_json(value: object, path: Path) -> None:
@@ -77,7 +77,7 @@ def save_json(value: object, path: Path) -> None:
 
 
 def list_prim_funcs(module: tvm.IRModule) -> list[tuple[str, tvm.tirx.PrimFunc]]:
-    """Return the PrimFuncs of a module, by name."""
+    """List the PrimFuncs of a module, sorted by name."""
     functions = [(v.name_hint, f) for v, f in module.functions_items()]
-    found = [(name, f) for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)]
-    return sorted(found, key=lambda item: item[0])
+    prim_funcs = [(name, f) for name, f in functions if isinstance(f, tvm.tirx.PrimFunc)]
+    return sorted(prim_funcs, key=lambda item: item[0])

@@ -8,7 +8,7 @@
     iterate_arrays       iterating over an array looks at each place anew
     order_size_variables a kernel takes sizes in the order of addresses, another in each process
     replace_converters   the ONNX importer takes no converters
-    replace_build        constant folding compiles what nobody inspected
+    replace_build        constant folding compiles code without inspection
 
 Each says when it can go; its test in `tests/compiler/test_patches.py` fails once TVM does not need
 it. Importing this module imports no TVM. What TVM has an interface for is no patch: lists of passes
@@ -62,10 +62,10 @@ def list_functions_once() -> Iterator[None]:
     from tvm_ffi import registry
 
     original = registry.list_global_func_names
-    cached = cache(original)
+    cached_listing = cache(original)
 
     def list_names() -> list[str]:
-        return cached() if "tvm.base" in sys.modules else original()
+        return cached_listing() if "tvm.base" in sys.modules else original()
 
     registry.list_global_func_names = list_names
     try:
@@ -152,7 +152,7 @@ def iterate_arrays() -> None:
 
 
 def compare_variables() -> None:
-    """Make variables that hold tensors equal if they are the same, without asking for more.
+    """Compare variables of tensors by identity alone.
 
     TVM looks first whether a variable is a number, of which `==` makes an expression. That takes
     ten times as long as the comparison, and dictionaries by variables compare them millions of
@@ -175,7 +175,7 @@ def compare_variables() -> None:
 
 
 class _OrderedSet(dict[object, None]):
-    """What `tvm.relax.utils` uses of a set, in the order in which elements were added."""
+    """The methods of a set that `tvm.relax.utils` calls, in insertion order."""
 
     def add(self, element: object) -> None:
         """Add an element."""
@@ -186,7 +186,7 @@ class _OrderedSet(dict[object, None]):
         super().update(dict.fromkeys(elements))
 
     def __sub__(self, other: "_OrderedSet") -> list[object]:
-        """Return the elements that another set has not."""
+        """Return the elements that are not in another set."""
         return [element for element in self if element not in other]
 
 

@@ -1,7 +1,7 @@
-"""Gives equal types and attributes of a graph one object each.
+"""Share one object among equal types and attributes of a graph.
 
-TVM infers a type for each call, and writes down each of them: of a graph of 10,000 nodes they are
-three quarters of the text. Of one object it writes a number from the second time on.
+TVM infers a type for each call, and serializes each of them: for a graph of 10,000 nodes they are
+three quarters of the text. A shared object is serialized once, and then by number.
 
     lv: Tensor((1, 8, 8, 16))           lv: Tensor((1, 8, 8, 16))
     lv1: Tensor((1, 8, 8, 16))    ->    lv1: the type of lv
@@ -18,27 +18,25 @@ from tvm.relax.expr import _update_type as set_type
 from autopipe.compiler.graph.calls import graph_functions
 
 _Find = Callable[[Any], Any]
-"""Returns the first object that is equal to this one: a type, or attributes of some kind."""
+"""Returns the first object that is equal to a type or attributes."""
 
 
 def share_types(module: tvm.IRModule) -> tvm.IRModule:
-    """Return an equal module in which variables and calls share types and attributes."""
-    known: dict[int, Any] = {}
+    """Share equal types and attributes among the variables and calls of a module."""
+    objects_by_hash: dict[int, Any] = {}
 
-    def find(one: Any) -> Any:  # noqa: ANN401 - of any class
-        first = known.setdefault(tvm_ffi.structural_hash(one), one)
-        return first if tvm_ffi.structural_equal(first, one) else one
+    def find(candidate: Any) -> Any:  # noqa: ANN401 - of any class
+        first = objects_by_hash.setdefault(tvm_ffi.structural_hash(candidate), candidate)
+        return first if tvm_ffi.structural_equal(first, candidate) else candidate
 
     graph = graph_functions(module)
     if not graph:
         return module
     # a variable holds the types of all parameters, and takes no others
     names = {variable: tvm.ir.GlobalVar(variable.name_hint) for variable, _ in graph}
-    functions = {
-        variable: one for variable, one in module.functions_items() if variable not in names
-    }
-    for variable, one in graph:
-        functions[names[variable]] = function = _share_in_function(one, names, find)
+    functions = {variable: f for variable, f in module.functions_items() if variable not in names}
+    for variable, old_function in graph:
+        functions[names[variable]] = function = _share_in_function(old_function, names, find)
         set_type(names[variable], function.ty)
     return tvm.IRModule(functions, attrs=module.attrs)
 
@@ -47,13 +45,13 @@ def _share_in_function(
     function: relax.Function, names: Mapping[tvm.ir.GlobalVar, tvm.ir.GlobalVar], find: _Find
 ) -> relax.Function:
     def share_attributes(call: relax.Call, mutator: tvm_ffi.StructuralMutator) -> relax.Call:
-        written = mutator.default_mutate(call)
-        if written.attrs is None or (attributes := find(written.attrs)).same_as(written.attrs):
-            return written
-        parts = written.op, written.args, attributes, written.ty_args, written.span, written.ty
+        new_call = mutator.default_mutate(call)
+        if new_call.attrs is None or (attributes := find(new_call.attrs)).same_as(new_call.attrs):
+            return new_call
+        parts = new_call.op, new_call.args, attributes, new_call.ty_args, new_call.span, new_call.ty
         return relax.Call(*parts)
 
-    written = tvm_ffi.structural_mutate(
+    new_function = tvm_ffi.structural_mutate(
         function,
         [
             (relax.Call, share_attributes),
@@ -64,6 +62,6 @@ def _share_in_function(
         ],
     )
     return relax.Function(
-        written.params, written.body, function.ret_ty, function.is_pure, function.attrs,
+        new_function.params, new_function.body, function.ret_ty, function.is_pure, function.attrs,
         function.span,
     )  # fmt: skip
