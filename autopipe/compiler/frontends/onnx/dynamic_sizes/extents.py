@@ -72,15 +72,13 @@ class Extents:
         """Simplify a number; returns a Python integer if it is constant."""
         if isinstance(number, int | np.integer):
             return int(number)
-        simplified = self._analyzer.simplify(number)
+        result = self._analyzer.simplify(number)
         if (
-            isinstance(simplified, tirx.Min | tirx.Max)
-            and (is_less := self.truth(simplified.a <= simplified.b)) is not None
+            isinstance(result, tirx.Min | tirx.Max)
+            and (is_less := self.truth(result.a <= result.b)) is not None
         ):
-            simplified = (
-                simplified.a if is_less == isinstance(simplified, tirx.Min) else simplified.b
-            )
-        return int(simplified) if isinstance(simplified, tirx.IntImm) else simplified
+            result = result.a if is_less == isinstance(result, tirx.Min) else result.b
+        return int(result) if isinstance(result, tirx.IntImm) else result
 
     def truth(self, condition: bool | Expr) -> bool | None:  # noqa: FBT001 - of integers
         """Whether a condition is true at every size (True), at none (False), or at some (None)."""
@@ -113,8 +111,8 @@ class Extents:
         """Return the elements of a tensor, None if they depend on data or are too many."""
         if value is None:
             return None
-        if (recorded := self.kept(value)) is not None:
-            return recorded
+        if (numbers := self.kept(value)) is not None:
+            return numbers
         values = operand_facts.read_values(value, params)
         if values is None or values.size > MOST:
             return None

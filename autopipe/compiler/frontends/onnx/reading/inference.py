@@ -1,13 +1,13 @@
-"""Shape inference that believes neither declared shapes nor values that it makes up.
+"""Shape inference that ignores declared shapes and wrong results of data propagation.
 
-onnx propagates the values of small integer tensors, which gives shapes that are computed. It takes
-all for lists: what `Unsqueeze` makes a matrix of keeps its values and counts as a list in the next
-`Mul` or `Gather`, and a `Cast` to fewer bits leaves values as they were. So nothing is propagated
-past such a node: while types are inferred, an `Identity` stands behind it, which stops values.
+onnx propagates the values of small integer tensors, which gives computed shapes. It treats all as
+vectors: the result of an `Unsqueeze` to a matrix keeps its values and counts as a vector in the
+next `Mul` or `Gather`, and a `Cast` to fewer bits keeps values unchanged. During inference such a
+node is therefore followed by an `Identity`, which stops propagation.
 
-Of each element of a list it makes a message, known or not: a list that a model doubles some times
-would fill the memory. So values are propagated by no node of long lists whose shape is known
-without them: while types are inferred it is an operator that onnx does not know.
+onnx also allocates a message for each element of a vector, known or not: a model that doubles a
+vector repeatedly would fill the memory. During inference, nodes with long vectors of known shape
+are therefore renamed to an unknown operator, which propagates nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,92 +21,92 @@ from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
 
 _HIDDEN: Final = "before barrier:"
 _EXACT: Final = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
-"""Types that hold what sizes are made of."""
+"""Element types of shape computations."""
 
 _LONG: Final = 2**12
-"""Elements from which on a list is long; no shape is."""
+"""Number of elements from which a vector is long; no shape is."""
 _PROPAGATES: Final = frozenset({
     "Add", "Cast", "Concat", "Gather", "Identity", "Mul", "Neg", "Slice", "Squeeze", "Sub",
     "Unsqueeze",
 })  # fmt: skip
-"""Operators that onnx propagates values of lists by."""
+"""Operators through which onnx propagates values of vectors."""
 _UNKNOWN: Final = "autopipe.unknown"
-"""The domain of operators that onnx does not know."""
+"""A domain unknown to onnx."""
 
 _PROPAGATED: Final = "Invalid rank for"
-"""How onnx says that propagated values do not fit each other, which is no error of the model."""
+"""Prefix of onnx's error for inconsistent propagated values, which is no error of the model."""
 
 
 def infer_types(model: ModelProto) -> ModelProto:
-    """Return the model with the types that follow from its inputs; it stays as it is.
+    """Infer types from the inputs; returns a copy of the model.
 
-    Types behind a node that does not fit stay unknown.
+    Types after an inconsistent node stay unknown.
     """
     return _infer_once(model, strict=False)
 
 
 def infer_strictly(model: ModelProto) -> ModelProto:
-    """Return the model with the types that follow from its inputs; it stays as it is.
+    """Infer types from the inputs; returns a copy of the model.
 
-    What it declares of an output, of a branch or a body too, is believed where nothing is inferred.
-    Raises onnx's `InferenceError` where operators do not fit each other.
+    Declared shapes of outputs, also of branches and bodies, are used only if none is inferred.
+    Raises onnx's `InferenceError` for inconsistent operators.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for value in _list_outputs(copy):
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
-    inferred = _infer_once(copy, strict=True)
-    if _restore_declared(copy, inferred, model):
-        with suppress(onnx.shape_inference.InferenceError):  # what is declared contradicts itself
-            inferred = _infer_once(copy, strict=True)
-    return inferred
+    inferred_model = _infer_once(copy, strict=True)
+    if _restore_declared(copy, inferred_model, model):
+        with suppress(onnx.shape_inference.InferenceError):  # declared shapes are inconsistent
+            inferred_model = _infer_once(copy, strict=True)
+    return inferred_model
 
 
 def _infer_once(model: ModelProto, *, strict: bool) -> ModelProto:
     copy = _stop_values(model, onnx.shape_inference.infer_shapes(model))
     modes = {"check_type": strict, "strict_mode": strict}
     try:
-        inferred = onnx.shape_inference.infer_shapes(copy, **modes, data_prop=True)
+        inferred_model = onnx.shape_inference.infer_shapes(copy, **modes, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         if strict and _PROPAGATED not in str(error):
             raise
-        inferred = onnx.shape_inference.infer_shapes(copy, **modes)
+        inferred_model = onnx.shape_inference.infer_shapes(copy, **modes)
     if copy is model:
-        return inferred
-    for graph in list_graphs(inferred.graph):
+        return inferred_model
+    for graph in list_graphs(inferred_model.graph):
         _drop_barriers(graph)
         for node in graph.node:
             if node.domain == _UNKNOWN:
                 node.ClearField("domain")
-    del inferred.opset_import[len(model.opset_import) :]
-    return inferred
+    del inferred_model.opset_import[len(model.opset_import) :]
+    return inferred_model
 
 
-def _stop_values(model: ModelProto, known: ModelProto) -> ModelProto:
-    """Return a model with barriers and without operators of long lists, itself if it needs none.
+def _stop_values(model: ModelProto, typed_model: ModelProto) -> ModelProto:
+    """Add barriers and hide operators on long vectors; returns the model itself if it needs none.
 
-    `known` is the model with its types as far as they follow without values.
+    `typed_model` is the model with types inferred without data propagation.
     """
-    long = _list_long(known)
+    long_names = _list_long(typed_model)
     nodes = (node for graph in list_graphs(model.graph) for node in graph.node)
-    if not long and not any(map(_may_mislead, nodes)):
+    if not long_names and not any(map(_may_mislead, nodes)):
         return model
     copy = onnx.ModelProto()
-    copy.CopyFrom(known if long else model)
-    shapes, ranks = _read_shapes(known) if long else {}, _read_ranks(known)
+    copy.CopyFrom(typed_model if long_names else model)
+    shapes, ranks = _read_shapes(typed_model) if long_names else {}, _read_ranks(typed_model)
     for graph in list_graphs(copy.graph):
-        _hide_long(graph, long, shapes)
+        _hide_long(graph, long_names, shapes)
         _put_barriers(graph, ranks)
     copy.opset_import.add(domain=_UNKNOWN, version=1)
     return copy
 
 
-def _list_long(inferred: ModelProto) -> set[str]:
-    """Return the names of long lists, stored or computed."""
-    found: set[str] = set()
-    for graph in list_graphs(inferred.graph):
-        found.update(
+def _list_long(inferred_model: ModelProto) -> set[str]:
+    """Return the names of long vectors, stored or computed."""
+    names: set[str] = set()
+    for graph in list_graphs(inferred_model.graph):
+        names.update(
             tensor.name
             for tensor in graph.initializer
             if len(tensor.dims) == 1 and tensor.dims[0] > _LONG
@@ -114,33 +114,35 @@ def _list_long(inferred: ModelProto) -> set[str]:
         for value in (*graph.input, *graph.value_info, *graph.output):
             dims = value.type.tensor_type.shape.dim
             if len(dims) == 1 and dims[0].dim_value > _LONG:
-                found.add(value.name)
-    return found
+                names.add(value.name)
+    return names
 
 
-def _read_shapes(inferred: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Return the static shapes of all values, and of what is stored."""
-    found = {
+def _read_shapes(inferred_model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Return the static shapes of all values and initializers."""
+    shapes = {
         tensor.name: tuple(tensor.dims)
-        for graph in list_graphs(inferred.graph)
+        for graph in list_graphs(inferred_model.graph)
         for tensor in graph.initializer
     }
-    for graph in list_graphs(inferred.graph):
+    for graph in list_graphs(inferred_model.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             dims = value.type.tensor_type.shape.dim
             if value.type.tensor_type.HasField("shape") and all(
                 d.HasField("dim_value") for d in dims
             ):
-                found[value.name] = tuple(dim.dim_value for dim in dims)
-    return found
+                shapes[value.name] = tuple(dim.dim_value for dim in dims)
+    return shapes
 
 
-def _hide_long(graph: GraphProto, long: set[str], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Make unknown operators of those that would propagate values of long lists."""
+def _hide_long(
+    graph: GraphProto, long_names: set[str], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Rename operators that would propagate values of long vectors to an unknown domain."""
     for node in graph.node:
         is_plain = node.op_type in _PROPAGATES and not node.domain
-        known = all(name in shapes for name in node.output)
-        if is_plain and known and not long.isdisjoint([*node.input, *node.output]):
+        is_known = all(name in shapes for name in node.output)
+        if is_plain and is_known and not long_names.isdisjoint([*node.input, *node.output]):
             node.domain = _UNKNOWN
 
 
@@ -150,17 +152,17 @@ def _list_outputs(model: ModelProto) -> Iterator[ValueInfoProto]:
         yield from graph.output
 
 
-def _restore_declared(copy: ModelProto, inferred: ModelProto, model: ModelProto) -> bool:
-    """Give a copy the shapes that a model declares where none is inferred; tell if there are."""
-    restored = False
-    for value, known, declared in zip(
-        _list_outputs(copy), _list_outputs(inferred), _list_outputs(model), strict=True
+def _restore_declared(copy: ModelProto, inferred_model: ModelProto, model: ModelProto) -> bool:
+    """Restore declared shapes of outputs without an inferred one; returns whether there are any."""
+    has_restored = False
+    for value, inferred_value, declared_value in zip(
+        _list_outputs(copy), _list_outputs(inferred_model), _list_outputs(model), strict=True
     ):
-        kind = declared.type.tensor_type
-        if kind.HasField("shape") and not known.type.tensor_type.HasField("shape"):
+        kind = declared_value.type.tensor_type
+        if kind.HasField("shape") and not inferred_value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.CopyFrom(kind.shape)
-            restored = True
-    return restored
+            has_restored = True
+    return has_restored
 
 
 def _may_mislead(node: NodeProto) -> bool:
@@ -171,17 +173,17 @@ def _may_mislead(node: NodeProto) -> bool:
     return bool(node.op_type == "Unsqueeze")
 
 
-def _read_ranks(inferred: ModelProto) -> dict[str, int]:
+def _read_ranks(inferred_model: ModelProto) -> dict[str, int]:
     return {
         value.name: len(value.type.tensor_type.shape.dim)
-        for graph in list_graphs(inferred.graph)
+        for graph in list_graphs(inferred_model.graph)
         for value in (*graph.input, *graph.value_info, *graph.output)
         if value.type.tensor_type.HasField("shape")
     }
 
 
 def _put_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> None:
-    """Put an Identity behind each node whose values would be taken for others."""
+    """Insert an Identity after each node with wrong data propagation."""
     nodes = list(_with_barriers(graph, ranks))
     if len(nodes) == len(graph.node):
         return

@@ -62,7 +62,7 @@ def _simplify_repeatedly(rewrite: GraphRewrite) -> None:
     model = rewrite.model
     before, left = -1, note_shapes(model)
     simplify_graph(model)
-    while left and left != before:  # as long as that tells shapes of more recurrent layers
+    while left and left != before:  # while it resolves shapes of more recurrent layers
         before, left = left, note_shapes(model)
         simplify_graph(model)
 
@@ -73,8 +73,8 @@ def _flatten_control_flow(rewrite: GraphRewrite) -> None:
 
 def _restore_outputs(rewrite: GraphRewrite) -> None:
     pairs = zip(rewrite.model.graph.output, rewrite.source.graph.output, strict=True)
-    for value, declared in pairs:
-        value.CopyFrom(declared)
+    for value, source_value in pairs:
+        value.CopyFrom(source_value)
 
 
 def _rewrite_masks(rewrite: GraphRewrite) -> None:
@@ -93,12 +93,14 @@ def _drop_empty_masks(rewrite: GraphRewrite) -> None:
 
 def _detach_weights(rewrite: GraphRewrite) -> None:
     graph, large = rewrite.model.graph, rewrite.large
-    folded = detach_weights(graph)
-    read = count_uses(graph)
-    undeclare_inputs(graph, {name for name in large if not read[name]})
-    kept = {each.name: large[each.name] for each in graph.input if each.name in large}
-    declare_weights(graph, folded)
-    rewrite.kept_weights = kept | {name: to_array(tensor) for name, tensor in folded.items()}
+    folded_weights = detach_weights(graph)
+    uses = count_uses(graph)
+    undeclare_inputs(graph, {name for name in large if not uses[name]})
+    kept_weights = {each.name: large[each.name] for each in graph.input if each.name in large}
+    declare_weights(graph, folded_weights)
+    rewrite.kept_weights = kept_weights | {
+        name: to_array(tensor) for name, tensor in folded_weights.items()
+    }
 
 
 CLEANUP: Final[tuple[OnnxPass, ...]] = (
@@ -126,18 +128,20 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
 def clean_model(
     model: ModelProto, weights: Mapping[str, Array]
 ) -> tuple[ModelProto, dict[str, Array]]:
-    """Return the same function as a simpler graph, and its weights, inputs of that graph.
+    """Simplify a model; returns (simplified model, weights, which are inputs of its graph).
 
-    Constants are folded, batch norm goes into the convolution before it or becomes one scale and
-    one shift, and what does nothing in inference is dropped. The model itself is not changed.
+    Constants are folded, batch norm is folded into the preceding convolution or becomes one scale
+    and one shift, and no-ops of inference are dropped. The original is not changed.
     """
     rewrite = GraphRewrite(model, weights)
-    for one in count_each("clean-up passes run", CLEANUP, is_even=False):
+    for graph_pass in count_each("clean-up passes run", CLEANUP, is_even=False):
         nodes = rewrite.model.graph.node
-        if one.rewrites and one.rewrites.isdisjoint(node.op_type for node in nodes):
+        if graph_pass.rewrites and graph_pass.rewrites.isdisjoint(node.op_type for node in nodes):
             continue
         before = len(nodes)
-        with observe_pass(one.name, rewrite.print_graph):
-            one.apply(rewrite)
-        _LOG.debug("pass %s: %d nodes, then %d", one.name, before, len(rewrite.model.graph.node))
+        with observe_pass(graph_pass.name, rewrite.print_graph):
+            graph_pass.apply(rewrite)
+        _LOG.debug(
+            "pass %s: %d nodes, then %d", graph_pass.name, before, len(rewrite.model.graph.node)
+        )
     return rewrite.model, rewrite.kept_weights

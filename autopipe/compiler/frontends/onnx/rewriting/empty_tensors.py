@@ -1,8 +1,8 @@
-"""Tensors without elements, which are constants: there is nothing in them to compute.
+"""Fold empty tensors (with a dimension of 0), which are constants.
 
-A Slice that leaves nothing, a part of size 0 of a Split, TopK of 0 and whatever is made of those
-alone become constants. A Concat leaves them out. So no operator of TVM meets an axis without
-elements, as long as shapes are known.
+An empty Slice, a part of size 0 of a Split, TopK with k = 0, and nodes that read only those become
+constants. A Concat omits them. TVM's operators therefore get no axis of size 0, as far as shapes
+are known.
 """
 
 import warnings
@@ -34,110 +34,110 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
 )
 
 _STEPS: Final = 4
-"""The input of Slice that says how far apart elements are."""
+"""Index of the input `steps` of Slice."""
 _OPTIONAL_UPDATES: Final = {"ScatterElements", "ScatterND", "Scatter"}
-"""Operators that return their first input where their second one has no elements."""
+"""Operators that return their first input if their second one is empty."""
 
 
 def fold_empty_tensors(model: ModelProto) -> None:
-    """Make constants of a model's tensors without elements, in place, and of what they decide."""
-    decided: set[str] = set()
-    while _fold_once(model, decided):
+    """Replace a model's empty tensors, and values computed from them, by constants, in place."""
+    constant_names: set[str] = set()
+    while _fold_once(model, constant_names):
         pass
     _make_nodes(model.graph)
 
 
-def _fold_once(model: ModelProto, decided: set[str]) -> bool:
-    """Fold what is empty now; add the names that became constants to those that are decided."""
-    inferred = _infer_graph(model)
-    if _clamp_starts(model.graph, inferred):
+def _fold_once(model: ModelProto, constant_names: set[str]) -> bool:
+    """Fold the empty tensors of one round; adds the new constants to `constant_names`."""
+    inferred_graph = _infer_graph(model)
+    if _clamp_starts(model.graph, inferred_graph):
         return True
-    empty = _list_empty_arrays(inferred)
+    empty = _list_empty_arrays(inferred_graph)
     if not empty:
         return False
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     changed = False
     for graph in list_graphs(model.graph):
-        stored = {tensor.name: tensor for tensor in graph.initializer}
-        stored |= {one.name: one for one in map(read_constant, graph.node) if one is not None}
-        known = _Known(empty, stored, decided, opset)
+        initializers = {tensor.name: tensor for tensor in graph.initializer}
+        initializers |= {one.name: one for one in map(read_constant, graph.node) if one is not None}
+        constants = _Known(empty, initializers, constant_names, opset)
         for node in list(graph.node):
             if node.op_type != "Constant" and not any(list_bodies(node)):
-                changed |= _replace_decided(graph, node, known)
+                changed |= _replace_decided(graph, node, constants)
     return changed
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of the tensors of a graph, by name."""
+    """The constants of a graph by name."""
 
     empty: Mapping[str, Array]
     stored: Mapping[str, TensorProto]
     decided: set[str]
-    """Those that became constants because something was empty."""
+    """Names of values that became constants because an operand was empty."""
     opset: int
 
 
-def _replace_decided(graph: GraphProto, node: NodeProto, known: _Known) -> bool:
-    """Replace a node by constants, or take what is empty out of it; tell whether it changed."""
-    empty, stored = known.empty, known.stored
+def _replace_decided(graph: GraphProto, node: NodeProto, constants: _Known) -> bool:
+    """Replace a node by constants, or drop its empty operands; returns whether it changed."""
+    empty, initializers = constants.empty, constants.stored
     results = [name for name in node.output if name]
     if all(name in empty for name in results):
         _replace_node(graph, node, {name: empty[name] for name in results})
         return True
     if node.op_type == "Split":
-        return _drop_empty_parts(graph, node, empty, stored)
-    given = [name for name in node.input if name]
-    without = [name for name in given if name not in empty]
-    if len(without) == len(given):
-        if known.decided.isdisjoint(given):
+        return _drop_empty_parts(graph, node, empty, initializers)
+    input_names = [name for name in node.input if name]
+    nonempty_names = [name for name in input_names if name not in empty]
+    if len(nonempty_names) == len(input_names):
+        if constants.decided.isdisjoint(input_names):
             return False
-    elif node.op_type == "Concat" and without:
+    elif node.op_type == "Concat" and nonempty_names:
         del node.input[:]
-        node.input.extend(without)
+        node.input.extend(nonempty_names)
         return True
     elif node.op_type in _OPTIONAL_UPDATES and node.input[1] in empty:
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], results, name=node.name))
         return True
-    computed = _compute_node(node, known)
-    if computed:
-        _replace_node(graph, node, computed)
-        known.decided.update(computed)
-    return bool(computed)
+    values = _compute_node(node, constants)
+    if values:
+        _replace_node(graph, node, values)
+        constants.decided.update(values)
+    return bool(values)
 
 
-def _compute_node(node: NodeProto, known: _Known) -> dict[str, Array]:
-    """Return what a node computes of constants, nothing where an input is none."""
-    given = {name for name in node.input if name}
-    values = {name: to_array(known.stored[name]) for name in given if name in known.stored}
-    values |= {name: known.empty[name] for name in given if name in known.empty}
-    return _evaluate_node(node, values, known.opset) if len(values) == len(given) else {}
+def _compute_node(node: NodeProto, constants: _Known) -> dict[str, Array]:
+    """Evaluate a node; {} if an input is not constant."""
+    names = {name for name in node.input if name}
+    values = {name: to_array(constants.stored[name]) for name in names if name in constants.stored}
+    values |= {name: constants.empty[name] for name in names if name in constants.empty}
+    return _evaluate_node(node, values, constants.opset) if len(values) == len(names) else {}
 
 
 def _drop_empty_parts(
     graph: GraphProto,
     split: NodeProto,
     empty: Mapping[str, Array],
-    stored: Mapping[str, TensorProto],
+    initializers: Mapping[str, TensorProto],
 ) -> bool:
-    """Take the parts of size 0 out of a Split whose sizes are stored."""
-    left = [name for name in split.output if name not in empty]
+    """Drop the parts of size 0 from a Split with constant sizes."""
+    remaining_outputs = [name for name in split.output if name not in empty]
     field = next((each for each in split.attribute if each.name == "split"), None)
     sizes = list(field.ints) if field is not None else []
-    if len(split.input) > 1 and split.input[1] in stored:
-        sizes = to_array(stored[split.input[1]]).tolist()
-    if len(left) == len(split.output) or 0 not in sizes:
+    if len(split.input) > 1 and split.input[1] in initializers:
+        sizes = to_array(initializers[split.input[1]]).tolist()
+    if len(remaining_outputs) == len(split.output) or 0 not in sizes:
         return False
     before = {name: empty[name] for name in split.output if name in empty}
-    kept = [size for size in sizes if size]
+    nonzero_sizes = [size for size in sizes if size]
     if field is not None:
-        field.CopyFrom(helper.make_attribute("split", kept))
+        field.CopyFrom(helper.make_attribute("split", nonzero_sizes))
     else:
-        name = f"{split.input[1]}_{left[0]}"
-        graph.initializer.append(numpy_helper.from_array(np.array(kept, np.int64), name))
+        name = f"{split.input[1]}_{remaining_outputs[0]}"
+        graph.initializer.append(numpy_helper.from_array(np.array(nonzero_sizes, np.int64), name))
         split.input[1] = name
     del split.output[:]
-    split.output.extend(left)
+    split.output.extend(remaining_outputs)
     _insert_constants(graph, split, before)
     return True
 
@@ -148,51 +148,53 @@ def _replace_node(graph: GraphProto, node: NodeProto, values: Mapping[str, Array
 
 
 def _insert_constants(graph: GraphProto, node: NodeProto, values: Mapping[str, Array]) -> None:
-    """Put constants before a node."""
+    """Insert Constant nodes before a node."""
     place = list(graph.node).index(node)
     for name, array in values.items():
         value = numpy_helper.from_array(array)
         graph.node.insert(place, helper.make_node("Constant", [], [name], value=value))
 
 
-def _clamp_starts(graph: GraphProto, inferred: GraphProto) -> bool:
-    """Have steps back start within the tensor: ONNX's inference takes a start below it for none."""
+def _clamp_starts(graph: GraphProto, inferred_graph: GraphProto) -> bool:
+    """Clamp the starts of slices with negative steps: ONNX infers an empty result below -size."""
     slices = [node for node in graph.node if node.op_type == "Slice"]
     if not slices:
         return False
-    stored = {tensor.name: tensor for tensor in graph.initializer}
-    known = {
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    known_shapes = {
         value.name: shapes.read_value_shape(value)
-        for value in (*inferred.input, *inferred.value_info)
+        for value in (*inferred_graph.input, *inferred_graph.value_info)
     }
     changed = False
     for node in slices:
-        given = {slot: name for slot, name in enumerate(node.input) if name and slot}
-        slots = {slot: stored[name] for slot, name in given.items() if name in stored}
-        sizes = known.get(node.input[0])
-        if sizes is None or _STEPS not in slots or len(slots) < len(given):
+        operands = {slot: name for slot, name in enumerate(node.input) if name and slot}
+        slots = {
+            slot: initializers[name] for slot, name in operands.items() if name in initializers
+        }
+        sizes = known_shapes.get(node.input[0])
+        if sizes is None or _STEPS not in slots or len(slots) < len(operands):
             continue
         starts, _, axes, steps = (
             to_array(slots[slot]).tolist() if slot in slots else range(len(sizes))
             for slot in range(1, _STEPS + 1)
         )
-        wanted = [
+        clamped_starts = [
             max(start, -sizes[axis]) if step < 0 else start
             for start, axis, step in zip(starts, axes, steps, strict=False)
         ]
-        if wanted != starts:
+        if clamped_starts != starts:
             name = f"{node.output[0]}_starts"
             dtype = to_array(slots[1]).dtype
-            graph.initializer.append(numpy_helper.from_array(np.array(wanted, dtype), name))
+            graph.initializer.append(numpy_helper.from_array(np.array(clamped_starts, dtype), name))
             node.input[1] = name
             changed = True
     return changed
 
 
 def _make_nodes(graph: GraphProto) -> None:
-    """Store what is empty and a result of the graph by a Constant: TVM loads no empty constants.
+    """Replace empty initializers that are graph outputs by Constant nodes.
 
-    Its converter makes such a result of an input.
+    TVM loads no empty constants; our converter of Constant computes them in a kernel.
     """
     results = {value.name for value in graph.output}
     for tensor in [one for one in graph.initializer if one.name in results and 0 in one.dims]:
@@ -202,42 +204,46 @@ def _make_nodes(graph: GraphProto) -> None:
 
 
 def _infer_graph(model: ModelProto) -> GraphProto:
-    """Return the graph with its shapes, an empty one where ONNX can not tell them."""
+    """Return the graph with inferred shapes, an empty graph if inference fails."""
     try:
         return infer_types(model).graph
     except onnx.shape_inference.InferenceError:
-        return onnx.GraphProto()  # the importer names the node
+        return onnx.GraphProto()  # reported by the importer
 
 
-def _list_empty_arrays(inferred: GraphProto) -> dict[str, Array]:
-    """Return the tensors without elements by name: those that are computed, and those stored."""
-    found = {}
-    for graph in list_graphs(inferred):
+def _list_empty_arrays(inferred_graph: GraphProto) -> dict[str, Array]:
+    """List the empty tensors by name, computed and stored."""
+    empty_arrays = {}
+    for graph in list_graphs(inferred_graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
             shape, kind = shapes.read_value_shape(value), value.type.tensor_type.elem_type
             if shape is not None and 0 in shape and kind in DTYPES:
-                found[value.name] = np.empty(shape, DTYPES[kind][0])
+                empty_arrays[value.name] = np.empty(shape, DTYPES[kind][0])
         constants = (one for one in map(read_constant, graph.node) if one is not None)
         for tensor in (*graph.initializer, *constants):
             if 0 in tensor.dims and tensor.data_type in DTYPES:
-                found[tensor.name] = np.empty(tuple(tensor.dims), DTYPES[tensor.data_type][0])
-    return found
+                empty_arrays[tensor.name] = np.empty(
+                    tuple(tensor.dims), DTYPES[tensor.data_type][0]
+                )
+    return empty_arrays
 
 
 def _evaluate_node(node: NodeProto, values: Mapping[str, Array], opset: int) -> dict[str, Array]:
-    """Return what a node computes of arrays, nothing where ONNX's evaluator can not tell."""
+    """Evaluate a node by onnx's reference implementation; {} if that fails."""
     from onnx.reference import ReferenceEvaluator
 
-    named: Sequence[ValueInfoProto] = [helper.make_empty_tensor_value_info(name) for name in values]
+    input_infos: Sequence[ValueInfoProto] = [
+        helper.make_empty_tensor_value_info(name) for name in values
+    ]
     results = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    made = helper.make_model(
-        helper.make_graph([node], "one", named, results),
+    model = helper.make_model(
+        helper.make_graph([node], "one", input_infos, results),
         opset_imports=[helper.make_opsetid("", opset)],
     )
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            arrays = ReferenceEvaluator(made).run(None, dict(values))
+            arrays = ReferenceEvaluator(model).run(None, dict(values))
     except Exception:  # noqa: BLE001 - of an evaluator; the importer names the node
         return {}
     return {value.name: np.asarray(each) for value, each in zip(results, arrays, strict=True)}

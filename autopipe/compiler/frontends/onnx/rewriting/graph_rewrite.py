@@ -1,4 +1,4 @@
-"""A model on its way through the passes over an ONNX graph."""
+"""The state of a model between the passes over its ONNX graph."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,26 +10,26 @@ from onnx import ModelProto
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 _LARGE: Final = 2**26
-"""Bytes of a weight that stays out: nothing folds into it, and a protobuf holds 2 GiB."""
+"""Minimum bytes of a detached weight: it is never folded, and a protobuf is limited to 2 GiB."""
 
 
 @dataclass(slots=True)
 class GraphRewrite:
-    """A model on its way through the passes."""
+    """The state of a model between passes."""
 
     source: ModelProto
-    """The model as it was read; no pass changes it."""
+    """The original model; no pass changes it."""
     weights: Mapping[str, Array]
     """Its weights by name."""
     model: ModelProto = field(default_factory=onnx.ModelProto)
     kept_weights: dict[str, Array] = field(default_factory=dict)
     """Weights of the rewritten model, which are inputs of its graph."""
     is_expanded: bool = False
-    """Whether bodies took the place of operators."""
+    """Whether operators were expanded into function bodies."""
 
     @property
     def large(self) -> dict[str, Array]:
-        """Return the weights that no pass looks at."""
+        """Return the weights that are too large for passes to read."""
         return {name: array for name, array in self.weights.items() if array.nbytes >= _LARGE}
 
     def print_graph(self) -> str:
@@ -42,19 +42,19 @@ class GraphRewrite:
 
 @dataclass(frozen=True, slots=True)
 class OnnxPass:
-    """A pass over a model, and why it is run."""
+    """A pass over a model, and its reason."""
 
     apply: Callable[[GraphRewrite], None]
     reason: str
     rewrites: frozenset[str] = frozenset()
-    """Operators without any of which it would change nothing, so that it is skipped."""
+    """Operators that it rewrites: it is skipped if the graph has none of them. Empty for all."""
 
     @property
     def name(self) -> str:
-        """Return its name, which is that of its function."""
+        """Return the name of the function."""
         return self.apply.__name__.removeprefix("_")
 
     def describe_condition(self) -> str:
-        """Return when it is run, for the reference page; empty if always."""
+        """Format the condition for running it, for the reference page; empty if always."""
         operators = ", ".join(f"`{name}`" for name in sorted(self.rewrites))
         return operators and f"the graph has {operators}"

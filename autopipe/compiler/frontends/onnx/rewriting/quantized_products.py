@@ -1,8 +1,8 @@
-"""Products of quantized tensors as operators on integers.
+"""Rewrite products of quantized tensors as integer operators.
 
-A model quantized ahead of time multiplies floats that DequantizeLinear makes of bytes, or says
-QLinearConv and QLinearMatMul. Either way the product is that of the bytes times both scales, and
-if it is quantized again, over the scale of the result: one rounding, as onnxruntime does it.
+A statically quantized model multiplies the floats of DequantizeLinear, or has QLinearConv and
+QLinearMatMul. Either is the int8 product times both scales, divided by the scale of the result if
+that is quantized: one rounding, as in onnxruntime.
 """
 
 from collections.abc import Generator, Iterator
@@ -17,61 +17,61 @@ from autopipe.compiler.frontends.onnx.rewriting import requantize_integers
 from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import BYTES, QuantizedGraph
 
 _EXPANDED = frozenset({"QLinearConv", "QLinearMatMul"})
-"""Operators that none are left of."""
+"""Operators that are expanded into floats first."""
 REWRITTEN = _EXPANDED | {"DequantizeLinear"}
-"""Operators of which a graph has one if it has anything to fuse."""
+"""Operators that are rewritten: a graph without any of them is unchanged."""
 
 _INTEGER = {"Conv": "ConvInteger", "MatMul": "MatMulInteger", "Gemm": "MatMulInteger"}
 
 _WITH_BIAS = 3
-"""Operands of a product that something is added to."""
+"""Number of operands of a product with bias."""
 _EXACT = 1e-5
-"""Share by which the scale of a bias may differ from that of the sums: a rounding or two."""
+"""Relative tolerance between the scales of bias and sums: a few roundings."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Bytes, and what they stand for."""
+    """An int8 or uint8 operand with its quantization parameters."""
 
     values: str
     zero: str
-    """Name of their zero point, empty if it is 0."""
+    """Name of the zero point, empty if it is 0."""
     scale: Array
-    """One number, or one for each slice along `axis`."""
+    """A scalar, or one element for each slice along `axis`."""
     axis: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Bytes multiplied, in place of a node that multiplies floats."""
+    """The int8 product that replaces a float product."""
 
     node: NodeProto
     left: _Operand
     right: _Operand
     columns: tuple[int, ...]
-    """Shape that lays one number a column or output channel along the result."""
+    """Shape that broadcasts one number per column or output channel over the result."""
     bias: Array | None
-    """Whole numbers to add to the sums."""
+    """Int32 bias of the sums."""
     addend: Array | None
-    """Floats to add to the product."""
+    """Float32 bias of the product."""
 
 
 def fuse_quantized(graph: GraphProto) -> None:
-    """Multiply bytes where floats are multiplied that stand for them, with constant scales."""
-    whole = QuantizedGraph(graph)
+    """Replace products of dequantized int8 by int8 products, if scales are constant."""
+    view = QuantizedGraph(graph)
     floats = {}
     for node in graph.node:
         if node.op_type in _EXPANDED:
-            floats[node.output[0]] = list(_expand_product(whole, node))
-    whole.replace(floats)
+            floats[node.output[0]] = list(_expand_product(view, node))
+    view.replace(floats)
     requantize_integers.move_bytes(graph)
-    whole = QuantizedGraph(graph)
-    products = [p for node in graph.node if (p := _find_product(whole, node)) is not None]
-    whole.replace({p.node.output[0]: list(_emit_integers(whole, p)) for p in products})
+    view = QuantizedGraph(graph)
+    products = [p for node in graph.node if (p := _find_product(view, node)) is not None]
+    view.replace({p.node.output[0]: list(_emit_integers(view, p)) for p in products})
 
 
 def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProto]:
-    """Write a product of bytes as one of floats, with what makes floats of bytes around it."""
+    """Expand QLinearConv or QLinearMatMul into dequantized operands, product and quantization."""
     output, kind = node.output[0], node.op_type.removeprefix("QLinear")
     operands = [list(node.input[:3]), list(node.input[3:6])]
     axes = (1, 0) if kind == "Conv" else (-2, -1)
@@ -81,9 +81,9 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
     inputs = [f"{output}/a", f"{output}/b"]
     if bias := [name for name in node.input[8:] if name]:
         scale, factors = f"{output}/bias scale", [names[1] for names in operands]
-        known = [graph.constant(name) for name in factors]
-        if known[0] is not None and known[1] is not None:
-            graph.store(scale, known[0] * known[1])
+        scales = [graph.constant(name) for name in factors]
+        if scales[0] is not None and scales[1] is not None:
+            graph.store(scale, scales[0] * scales[1])
         else:
             yield helper.make_node("Mul", factors, [scale])
         yield helper.make_node("DequantizeLinear", [*bias, scale], [f"{output}/bias"], axis=0)
@@ -96,61 +96,63 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
     yield helper.make_node("QuantizeLinear", names, [output], name=output)
 
 
-def _cast_scale(graph: QuantizedGraph, name: str, other: str) -> Generator[NodeProto, None, str]:
-    """Return the name of a scale in float32, which is what products are computed in."""
+def _cast_scale(graph: QuantizedGraph, name: str, new_name: str) -> Generator[NodeProto, None, str]:
+    """Cast a scale to float32, the dtype of products, and return its name."""
     values = graph.constant(name)
     if values is not None and values.dtype == np.float32:
         return name
     if values is not None:
-        return graph.store(other, values.astype(np.float32))
-    yield helper.make_node("Cast", [name], [other], to=TensorProto.FLOAT)
-    return other
+        return graph.store(new_name, values.astype(np.float32))
+    yield helper.make_node("Cast", [name], [new_name], to=TensorProto.FLOAT)
+    return new_name
 
 
 def _find_product(graph: QuantizedGraph, node: NodeProto) -> _Product | None:
-    """Return what a node multiplies, if that stands for bytes."""
+    """Return the quantized operands of a product, None if it has others."""
     if node.op_type not in _INTEGER or not _is_plain(node):
         return None
     left, right = (_find_operand(graph, name) for name in node.input[:2])
     if left is None or right is None or left.scale.size != 1:
         return None
-    stored = graph.constant(right.values)
-    rank = 0 if stored is None else stored.ndim
+    weights = graph.constant(right.values)
+    rank = 0 if weights is None else weights.ndim
     if not _has_column_scales(node, right, rank) or (node.op_type == "Conv" and not rank):
         return None
-    added = _find_addend(graph, node, left.scale * right.scale)
+    addends = _find_addend(graph, node, left.scale * right.scale)
     columns = (-1, *[1] * (rank - 2)) if node.op_type == "Conv" else (-1,)
-    return added and _Product(node, left, right, columns, *added)
+    return addends and _Product(node, left, right, columns, *addends)
 
 
 def _is_plain(node: NodeProto) -> bool:
-    """Tell whether the node multiplies its operands and does nothing more."""
+    """Whether the node is a product without alpha, beta or transA."""
     values = _read_attributes(node)
-    scaled = values.get("alpha", 1.0) != 1.0 or values.get("beta", 1.0) != 1.0
-    return not scaled and not values.get("transA", 0)
+    is_scaled = values.get("alpha", 1.0) != 1.0 or values.get("beta", 1.0) != 1.0
+    return not is_scaled and not values.get("transA", 0)
 
 
 def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
-    """Return what a value is dequantized from, if it is bytes of constant scales."""
+    """Return the int8 operand that a value is dequantized from, if its scale is constant."""
     node = graph.maker(name, "DequantizeLinear")
     if node is None or _read_attributes(node).get("block_size"):
         return None
     values, scale, zero = [*node.input, ""][:3]
-    factors, points, stored = map(graph.constant, (scale, zero, values))
-    known = points if points is not None else stored
+    factors, points, constant_values = map(graph.constant, (scale, zero, values))
+    typed_values = points if points is not None else constant_values
     if (
         factors is None
         or factors.dtype != np.float32
-        or known is None
-        or str(known.dtype) not in BYTES
+        or typed_values is None
+        or str(typed_values.dtype) not in BYTES
     ):
         return None
-    nothing = points is None or not points.any()
-    return _Operand(values, "" if nothing else zero, factors, _read_attributes(node).get("axis", 1))
+    has_no_zero = points is None or not points.any()
+    return _Operand(
+        values, "" if has_no_zero else zero, factors, _read_attributes(node).get("axis", 1)
+    )
 
 
 def _has_column_scales(node: NodeProto, right: _Operand, rank: int) -> bool:
-    """Tell whether there is one scale, or one a column or output channel."""
+    """Whether there is one scale, or one for each column or output channel."""
     if right.scale.size == 1:
         return True
     first = node.op_type == "Conv" or bool(_read_attributes(node).get("transB", 0))
@@ -160,7 +162,7 @@ def _has_column_scales(node: NodeProto, right: _Operand, rank: int) -> bool:
 def _find_addend(
     graph: QuantizedGraph, node: NodeProto, scale: Array
 ) -> tuple[Array | None, Array | None] | None:
-    """Return the third operand as whole numbers of the scale or as floats, None if it varies."""
+    """Return the third operand as (int32 bias, float32 addend), None if it is computed."""
     if len(node.input) < _WITH_BIAS or not node.input[2]:
         return None, None
     floats = graph.constant(node.input[2])
@@ -175,7 +177,7 @@ def _find_addend(
 
 
 def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[NodeProto]:
-    """Yield the operators on integers, and what makes floats of their result."""
+    """Yield the integer operators and the conversion of their result to float32."""
     output, left, right = product.node.output[0], product.left, product.right
     weights = right.values
     if _read_attributes(product.node).get("transB", 0):
@@ -186,26 +188,26 @@ def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[NodePro
     if product.node.op_type == "Conv":
         operator.attribute.extend(product.node.attribute)
     yield operator
-    made = f"{output}/sums"
+    sums = f"{output}/sums"
     if product.bias is not None:
         bias = graph.store(f"{output}/bias", _lay_along(product.bias, product.columns))
-        yield _make_node("Add", [made, bias], f"{output}/biased")
-        made = f"{output}/biased"
-    yield _make_node("Cast", [made], f"{output}/real", to=TensorProto.FLOAT)
+        yield _make_node("Add", [sums, bias], f"{output}/biased")
+        sums = f"{output}/biased"
+    yield _make_node("Cast", [sums], f"{output}/real", to=TensorProto.FLOAT)
     factor = graph.store(
         f"{output}/scale", _lay_along(_find_scale(graph, product), product.columns)
     )
-    scaled = output if product.addend is None else f"{output}/scaled"
-    yield _make_node("Mul", [f"{output}/real", factor], scaled)
+    product_name = output if product.addend is None else f"{output}/scaled"
+    yield _make_node("Mul", [f"{output}/real", factor], product_name)
     if product.addend is not None:
         addend = graph.store(f"{output}/addend", _lay_along(product.addend, product.columns))
-        yield _make_node("Add", [scaled, addend], output)
+        yield _make_node("Add", [product_name, addend], output)
 
 
 def _find_scale(graph: QuantizedGraph, product: _Product) -> Array:
-    """Return what the sums are multiplied by; where they are quantized next, over its scale.
+    """Return the factor of the int32 sums, divided by the scale of a following quantization.
 
-    That quantization is then left with a scale of 1.
+    That quantization then gets a scale of 1.
     """
     scale = product.left.scale * product.right.scale
     name = product.node.output[0]
@@ -222,7 +224,7 @@ def _find_scale(graph: QuantizedGraph, product: _Product) -> Array:
 
 
 def _lay_along(values: Array, columns: tuple[int, ...]) -> Array:
-    """Return one number, or one a column in the shape that lays them along the result."""
+    """Reshape a scalar or one number per column to broadcast over the result."""
     if values.size == 1:
         return values.reshape(())
     return values if len(columns) == 1 else values.reshape(columns)
