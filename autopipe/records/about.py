@@ -35,13 +35,13 @@ class WorkloadInfo:
     def of(cls, task: Task) -> Self:
         """Describe the workload of a task."""
         tensors = [(str(t.dtype), list(t.shape)) for t in (*task.inputs, *task.outputs)]
-        same = {"info": task.info.model_dump(mode="json"), "tensors": tensors}
+        content = {"info": task.info.model_dump(mode="json"), "tensors": tensors}
         names = [_format_tensor(*tensor) for tensor in tensors]
         count = len(task.inputs)
         return cls(
             task.info.names or (task.name,), tuple(names[:count]), tuple(names[count:]),
             task.flops if math.isfinite(task.flops) else 0.0,
-            digest_json(same) if task.info.ops else None,
+            digest_json(content) if task.info.ops else None,
         )  # fmt: skip
 
     @classmethod

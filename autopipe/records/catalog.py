@@ -71,11 +71,11 @@ def _summarize_group(
     right = sorted(
         (details for details in group if details.wrong is None), key=lambda details: details.rank
     )
-    records, here = (
+    records, local_flags = (
         tuple(details.believed for details in right),
         tuple(details.here for details in right),
     )
-    return WorkloadRecords(*key, group[0].about, records, here, len(group) - len(right))
+    return WorkloadRecords(*key, group[0].about, records, local_flags, len(group) - len(right))
 
 
 def _to_sort_key(entry: WorkloadRecords) -> tuple[object, ...]:

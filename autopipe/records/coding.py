@@ -25,9 +25,9 @@ def decode_record(workload: str, values: Sequence[Any]) -> Record | None:
     content = dict(zip(COLUMNS, values, strict=True))
     try:
         seconds = json.loads(content["seconds"])  # what is no time is not written as a text here
-        cut = bool(content["cut"])
+        is_cut = bool(content["cut"])
         return fields.parse_record(
-            {**content, "workload": workload, "seconds": seconds, "cut": cut}
+            {**content, "workload": workload, "seconds": seconds, "cut": is_cut}
         )
     except (TypeError, ValueError, RecursionError):
         return None

@@ -79,15 +79,15 @@ def wrap_store_errors(path: Path) -> Iterator[None]:
         yield
     except (OtherVersionError, sqlite3.Error, OSError) as error:
         name = getattr(error, "sqlite_errorname", None) or ""
-        said = next((text for code, text in _SAID.items() if name.startswith(code)), None)
-        raise StoreError(f"{path}: {said} ({error})" if said else f"{path}: {error}") from error
+        reason = next((text for code, text in _SAID.items() if name.startswith(code)), None)
+        raise StoreError(f"{path}: {reason} ({error})" if reason else f"{path}: {error}") from error
 
 
 def _is_in_use(path: Path, error: sqlite3.OperationalError) -> bool:
     """Return whether a file that can not be opened has a log besides, or somebody who writes."""
     log = path.with_name(f"{path.name}-wal")
-    logged = log.exists() and log.stat().st_size > 0 and os.access(path.parent, os.W_OK)
-    return logged or error.sqlite_errorname.startswith("SQLITE_BUSY")
+    has_log = log.exists() and log.stat().st_size > 0 and os.access(path.parent, os.W_OK)
+    return has_log or error.sqlite_errorname.startswith("SQLITE_BUSY")
 
 
 def _open_read_only(path: Path, how: str) -> sqlite3.Connection:
@@ -128,9 +128,9 @@ def _set_limits(connection: sqlite3.Connection) -> None:
 
 
 def _check_integrity(connection: sqlite3.Connection) -> None:
-    said = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if said != "ok":
-        raise sqlite3.DatabaseError(said)
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(verdict)
 
 
 def _check_tables(connection: sqlite3.Connection) -> None:

@@ -95,10 +95,10 @@ def _check_flag(value: object, name: str) -> bool:
 
 
 def _to_json_text(value: object, name: str) -> str:
-    written = value
+    text = value
     if isinstance(value, dict):
-        written = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return check_text(written, name, LONG)
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return check_text(text, name, LONG)
 
 
 def _check_field_names(
@@ -106,8 +106,8 @@ def _check_field_names(
 ) -> None:
     if missing := sorted(set(names) - content.keys()):
         raise ValueError(f"it has no field {missing[0]}")
-    if unknown := sorted(content.keys() - set(names)):
-        raise ValueError(f"it has an unknown field {format_value(unknown[0])!r}")
+    if unknown_names := sorted(content.keys() - set(names)):
+        raise ValueError(f"it has an unknown field {format_value(unknown_names[0])!r}")
 
 
 _RECORD: Final[Mapping[str, Callable[[Any, str], Any]]] = {

@@ -38,19 +38,19 @@ def _digest_root(nodes: list[Any], root: int) -> str:
     digests: list[str] = []
     variables: list[str] = []
     for node in nodes:
-        own = _digest_json(_list_node_content(node, digests))
+        digest = _digest_json(_list_node_content(node, digests))
         if node["type"] in _VARIABLES:
-            variables.append(own)
-            own = _digest_json(["variable", len(variables)])
-        digests.append(own)
+            variables.append(digest)
+            digest = _digest_json(["variable", len(variables)])
+        digests.append(digest)
     return _digest_json([digests[root], variables])
 
 
 def _list_node_content(node: Mapping[str, Any], digests: list[str]) -> list[object]:
     kind, data = node["type"], node.get("data")
     if isinstance(data, Mapping):
-        kept = (name for name in sorted(data) if (kind, name) not in _NAMES)
-        return [kind, [[name, _replace_reference(name, data[name], digests)] for name in kept]]
+        names = (name for name in sorted(data) if (kind, name) not in _NAMES)
+        return [kind, [[name, _replace_reference(name, data[name], digests)] for name in names]]
     if isinstance(data, list):
         return [kind, [_replace_reference("", item, digests) for item in data]]
     return [kind, data]

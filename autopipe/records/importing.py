@@ -43,8 +43,8 @@ def import_records(store: RecordStore, source: Path, target: str | None) -> Brou
     if "checksum" not in first:
         raise ConfigError(f"{source}: neither `autopipe records export` nor AutoTVM wrote this")
     left_out = LeftOut()
-    taken = add_claims(store, list_sound_records(lines.read(_read_lines(source)), left_out))
-    return _build_import_result("record", taken, left_out.located(source))
+    counts = add_claims(store, list_sound_records(lines.read(_read_lines(source)), left_out))
+    return _build_import_result("record", counts, left_out.located(source))
 
 
 def list_sound_records(
@@ -58,9 +58,9 @@ def list_sound_records(
             left_out.add(line.reason, line=line.number)
 
 
-def _build_import_result(what: str, taken: Taken, left_out: Mapping[str, int]) -> Brought:
-    told = {"said to compute something else": taken.condemned} if taken.condemned else {}
-    return Brought(what, taken.added, taken.known, {**left_out, **told})
+def _build_import_result(kind: str, counts: Taken, left_out: Mapping[str, int]) -> Brought:
+    condemned = {"said to compute something else": counts.condemned} if counts.condemned else {}
+    return Brought(kind, counts.added, counts.known, {**left_out, **condemned})
 
 
 def _read_lines(source: Path) -> Iterator[bytes | None]:

@@ -94,8 +94,8 @@ def _check_harmless(record: Record) -> None:
     try:
         check_schedule(record.schedule)
     except Forbidden as error:
-        who = f"workload {format_value(record.workload)}, engine {format_value(record.engine)}"
-        raise ValueError(f"{who}: {error}") from None
+        label = f"workload {format_value(record.workload)}, engine {format_value(record.engine)}"
+        raise ValueError(f"{label}: {error}") from None
 
 
 def _to_sort_key(details: RecordDetails) -> tuple[object, ...]:

@@ -27,41 +27,41 @@ def add_claims(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
     That a schedule is wrong is what another says: it takes nothing away that is here, where only a
     check made here condemns. What is not known here is left out then.
     """
-    added = known = condemned = 0
+    added_count = known_count = condemned_count = 0
     connection = store.connection
     with wrap_store_errors(store.path), connection:
         connection.execute("BEGIN IMMEDIATE")
         for row in records:
             record = row.record
             workload = find_workload(connection, record.workload, row.identity)
-            same = (workload, record.checksum(row.platform))
+            record_key = (workload, record.checksum(row.platform))
             query = "SELECT id FROM records WHERE workload = ? AND checksum = ?"
-            if connection.execute(query, same).fetchone() is not None:
-                known += 1
+            if connection.execute(query, record_key).fetchone() is not None:
+                known_count += 1
             elif row.wrong is not None:
-                condemned += 1
+                condemned_count += 1
             else:
                 about = row.about
                 workload = insert_workload(
                     connection, record.workload, row.identity, about, here=False
                 )
                 insert_records(connection, [(workload, row.platform, record)], here=False)
-                added += 1
-    return Taken(added, known, condemned)
+                added_count += 1
+    return Taken(added_count, known_count, condemned_count)
 
 
 def add_seeds(store: RecordStore, seeds: Iterable[Seed]) -> Taken:
     """Add seeds that are not known yet, all of them or none. Raises StoreError."""
-    added = known = 0
+    added_count = known_count = 0
     with wrap_store_errors(store.path), store.connection as connection:
         for seed in seeds:
-            done = connection.execute(
+            cursor = connection.execute(
                 "INSERT OR IGNORE INTO seeds (key, document, origin, seconds) VALUES (?, ?, ?, ?)",
                 (seed.key, seed.document, seed.origin, seed.seconds),
             )
-            added += done.rowcount
-            known += 1 - done.rowcount
-    return Taken(added, known)
+            added_count += cursor.rowcount
+            known_count += 1 - cursor.rowcount
+    return Taken(added_count, known_count)
 
 
 def list_seeds(store: RecordStore, key: str | None = None) -> list[Seed]:
@@ -89,6 +89,6 @@ def merge_store(store: RecordStore, other: Path) -> tuple[Taken, int]:
     with RecordStore.view(other) as source:
         records = source.every()
         seeds = list_seeds(source)
-        damaged = source.damaged
+        damaged_count = source.damaged
     add_seeds(store, seeds)
-    return add_claims(store, records), damaged
+    return add_claims(store, records), damaged_count

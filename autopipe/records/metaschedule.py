@@ -83,11 +83,11 @@ def _read_in_child(request: Mapping[str, Any]) -> dict[str, object]:
     left_out = LeftOut()
     modules = _read_modules(folder / WORKLOADS)
     trials = _read_fastest_trials(folder / TRIALS, len(modules), target, left_out)
-    made = datetime.fromtimestamp((folder / TRIALS).stat().st_mtime, UTC)
-    measured = made.isoformat(timespec="seconds")
+    modified = datetime.fromtimestamp((folder / TRIALS).stat().st_mtime, UTC)
+    timestamp = modified.isoformat(timespec="seconds")
     records: list[object] = []
     for index, some in sorted(trials.items()):
-        records += _replay_workload(modules[index], some, measured, left_out)
+        records += _replay_workload(modules[index], some, timestamp, left_out)
     return {"records": records, "left_out": left_out.counts()}
 
 
@@ -96,8 +96,8 @@ def _read_modules(path: Path) -> list[str | None]:
     modules: list[str | None] = []
     for line in _read_lines(path):
         try:
-            _, packed = foreign.parse(line or b"")
-            modules.append(base64.b64decode(packed, validate=True)[_HEADER:].decode())
+            _, payload = foreign.parse(line or b"")
+            modules.append(base64.b64decode(payload, validate=True)[_HEADER:].decode())
         except (ValueError, TypeError):
             modules.append(None)
     return modules
@@ -144,12 +144,12 @@ def _compute_mean_time(trial: tuple[list[float], str, dict[str, Any]]) -> float:
     return sum(trial[0]) / len(trial[0])
 
 
-def _is_same_target(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_same_target(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Tell whether two targets are the same, but for a triple that only one of them has."""
     return all(
-        _normalize_attribute(one, name) == _normalize_attribute(other, name)
+        _normalize_attribute(left, name) == _normalize_attribute(right, name)
         for name in _COMPARED
-        if name != "mtriple" or (name in one and name in other)
+        if name != "mtriple" or (name in left and name in right)
     )
 
 
@@ -165,7 +165,7 @@ def _format_target(target: Mapping[str, Any]) -> str:
 def _replay_workload(
     module: str | None,
     trials: Sequence[tuple[list[float], str, dict[str, Any]]],
-    measured: str,
+    timestamp: str,
     left_out: LeftOut,
 ) -> list[object]:
     """Return the records of one workload whose traces apply to it."""
@@ -188,7 +188,7 @@ def _replay_workload(
         record = {
             "workload": answer["hash"], "engine": "ansor", "implementation": "direct",
             "schedule": trace, "seconds": times, "error": None, "cut": False,
-            "measured": measured, "session": "imported",
+            "measured": timestamp, "session": "imported",
         }  # fmt: skip
         records.append(
             {"record": record, "platform": _describe_platform(target, module)}
@@ -199,9 +199,15 @@ def _replay_workload(
 
 def _describe_platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
     """Say where a record holds: on a device that is not known."""
-    named = {name: value for name, value in target.items() if name not in {"keys", "tag"} and value}
+    attributes = {
+        name: value for name, value in target.items() if name not in {"keys", "tag"} and value
+    }
     tvm_version = _read_tvm_version(module)
-    parts = {"target": named, "versions": {"tvm": tvm_version}, "device": {"imported": "unknown"}}
+    parts = {
+        "target": attributes,
+        "versions": {"tvm": tvm_version},
+        "device": {"imported": "unknown"},
+    }
     return {
         name: json.dumps(part, sort_keys=True, separators=(",", ":"))
         for name, part in parts.items()
@@ -225,13 +231,13 @@ def _replay_traces(request: tuple[str, list[str]]) -> dict[str, object]:
     from autopipe.records.identity import digest_module
 
     text, traces = request
-    recomputed = make_workload(tvm.ir.load_json(text)["main"])
-    module = str(tvm.ir.save_json(recomputed.module))
+    workload = make_workload(tvm.ir.load_json(text)["main"])
+    module = str(tvm.ir.save_json(workload.module))
     about = WorkloadInfo.of_module(module)
     return {
-        "hash": recomputed.identity, "identity": digest_module(module),
+        "hash": workload.identity, "identity": digest_module(module),
         "about": about and about.text(),
-        "traces": [_apply_trace(recomputed.module, trace) for trace in traces],
+        "traces": [_apply_trace(workload.module, trace) for trace in traces],
     }  # fmt: skip
 
 

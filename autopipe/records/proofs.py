@@ -43,15 +43,15 @@ def list_proofs(
     at_bound = _list_at_bound(store, report)
     for workload, record in winners.items():
         place = astuple(platform.on(record.device).timed_by(record.clock))
-        made = (record.engine, record.implementation, record.schedule)
-        own = store.every(_WINNER, (workload, *place, *made))
-        timed = [row for row in own if row.wrong is None and row.rank < (True,)]
-        if timed:
-            best = _choose_counted_row(timed, record.seconds)
-            searched = workload in at_bound or _has_row(
+        schedule_key = (record.engine, record.implementation, record.schedule)
+        rows = store.every(_WINNER, (workload, *place, *schedule_key))
+        timed_rows = [row for row in rows if row.wrong is None and row.rank < (True,)]
+        if timed_rows:
+            best = _choose_counted_row(timed_rows, record.seconds)
+            was_searched = workload in at_bound or _has_row(
                 store, _SEARCHED, (workload, *place, *WITHOUT_SEARCH)
             )
-            proven[workload] = Proof(best.record.median, searched, not best.record.unsteady)
+            proven[workload] = Proof(best.record.median, was_searched, not best.record.unsteady)
     return proven
 
 
@@ -67,12 +67,14 @@ def _has_row(store: RecordStore, query: str, values: Sequence[str]) -> bool:
         return store.connection.execute(query, values).fetchone() is not None
 
 
-def _choose_counted_row(
-    timed: Sequence[RecordDetails], seconds: tuple[float, ...]
-) -> RecordDetails:
-    settled = [row for row in timed if row.record.session.endswith(RUN_OFF)]
-    same = [row for row in timed if row.record.seconds == seconds]
-    return [*settled, *same][-1] if settled or same else min(timed, key=lambda row: row.rank)
+def _choose_counted_row(rows: Sequence[RecordDetails], seconds: tuple[float, ...]) -> RecordDetails:
+    repeat_rows = [row for row in rows if row.record.session.endswith(RUN_OFF)]
+    equal_rows = [row for row in rows if row.record.seconds == seconds]
+    return (
+        [*repeat_rows, *equal_rows][-1]
+        if repeat_rows or equal_rows
+        else min(rows, key=lambda row: row.rank)
+    )
 
 
 def compute_claimed_shares(
@@ -81,10 +83,10 @@ def compute_claimed_shares(
     tuned: Mapping[str, TunedTask],
 ) -> dict[str, float]:
     """Return the shares as records say them: `seconds` and what *tune* says by workload."""
-    said = {}
+    proofs = {}
     for workload, times in seconds.items():
         contenders = tuned[workload].contenders if workload in tuned else ()
         engines = {contender.engine for contender in contenders if contender.trials}
-        stopped = tuned[workload].stopped if workload in tuned else None
-        said[workload] = Proof(median(times), is_searched(engines, stopped), is_steady(times))
-    return compute_shares(tasks, said).named()
+        stop_reason = tuned[workload].stopped if workload in tuned else None
+        proofs[workload] = Proof(median(times), is_searched(engines, stop_reason), is_steady(times))
+    return compute_shares(tasks, proofs).named()

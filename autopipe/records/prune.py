@@ -82,9 +82,9 @@ def _is_other_version(platform: Platform, versions: Mapping[str, str]) -> bool:
     return any(theirs.get(name, version) != version for name, version in versions.items())
 
 
-def _parse_time(measured: str) -> datetime:
+def _parse_time(timestamp: str) -> datetime:
     try:
-        time = datetime.fromisoformat(measured)
+        time = datetime.fromisoformat(timestamp)
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
     return time if time.tzinfo else time.replace(tzinfo=UTC)

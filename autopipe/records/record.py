@@ -95,8 +95,8 @@ class Record:
         """Return it, or, if a time is below `least` seconds, a failed trial that says so."""
         if not any(0 < value < least for value in self.seconds):
             return self
-        told = f"the timer said {min(self.seconds):.1e} s, which no processor reaches"
-        return replace(self, seconds=(), error=told)
+        error = f"the timer said {min(self.seconds):.1e} s, which no processor reaches"
+        return replace(self, seconds=(), error=error)
 
     def checksum(self, platform: Platform) -> str:
         """Digest the record together with where it holds: sha256, 64 hex digits."""

@@ -37,12 +37,12 @@ def salvage_store(path: Path) -> str:
     The damaged file stays beside it. Damaged rows go along: readers check each row's checksum.
     Called again after it was interrupted, it goes on.
     """
-    damaged = find_salvage_path(path)
-    if not os.path.lexists(damaged):
-        path.rename(damaged)
+    salvage_path = find_salvage_path(path)
+    if not os.path.lexists(salvage_path):
+        path.rename(salvage_path)
     if not path.exists():
-        _move_log(path, damaged)
-    rows, seeds = _read_undamaged_rows(damaged)
+        _move_log(path, salvage_path)
+    rows, seeds = _read_undamaged_rows(salvage_path)
     with closing(sqlite3.connect(path)) as connection:
         make_tables(connection)
         with connection:
@@ -54,8 +54,8 @@ def salvage_store(path: Path) -> str:
             )
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
     aside = next(name for name in names if not os.path.lexists(name))
-    _move_log(damaged, aside)
-    damaged.rename(aside)
+    _move_log(salvage_path, aside)
+    salvage_path.rename(aside)
     return f"{path} was damaged: {len(rows)} records were saved, the old file is {aside.name}"
 
 
@@ -90,13 +90,13 @@ def _insert_row(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     marks = ", ".join("?" * len(values))
     with suppress(sqlite3.Error):  # a value that is not even text
         workload = insert_workload(connection, name, identity, WorkloadInfo.parse(about), here=True)
-        kept = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
-        if kept is not None:  # an interrupted attempt has come so far
+        known_row = connection.execute(_KNOWN, (workload, values[-1])).fetchone()
+        if known_row is not None:  # an interrupted attempt has come so far
             return
-        added = connection.execute(
+        cursor = connection.execute(
             f"INSERT INTO records (workload, here, {', '.join(_COPIED)})"  # noqa: S608 - constants
             f" VALUES (?, ?, {marks})",
             (workload, here, *values),
         )
         if wrong is not None:
-            connection.execute("INSERT INTO wrong VALUES (?, ?)", (added.lastrowid, wrong))
+            connection.execute("INSERT INTO wrong VALUES (?, ?)", (cursor.lastrowid, wrong))

@@ -49,8 +49,8 @@ def format_dense_key(rows: int, columns: int, terms: int, dtype: str) -> str:
 
 def list_seed_keys(task: Task) -> list[str]:
     """Return how the operators of a task are written down, as far as seeds are for such."""
-    written = (_WAYS[op.name](task, op) for op in task.info.ops if op.name in _WAYS)
-    return [key for key in written if key is not None]
+    keys = (_WAYS[op.name](task, op) for op in task.info.ops if op.name in _WAYS)
+    return [key for key in keys if key is not None]
 
 
 def _to_key(*parts: object) -> str:
@@ -71,21 +71,21 @@ def _format_convolution(task: Task, op: Op) -> str | None:
     return format_convolution_key(shape, weight, steps, groups, data.dtype)  # type: ignore[arg-type]
 
 
-def _permute_shape(tensor: Tensor, layout: str, wanted: str) -> list[int] | None:
+def _permute_shape(tensor: Tensor, layout: str, target_layout: str) -> list[int] | None:
     """Return the shape in another order of axes; None where they are split."""
-    if sorted(layout) != sorted(wanted) or len(layout) != len(tensor.shape):
+    if sorted(layout) != sorted(target_layout) or len(layout) != len(tensor.shape):
         return None
-    return [tensor.shape[layout.index(axis)] for axis in wanted]
+    return [tensor.shape[layout.index(axis)] for axis in target_layout]
 
 
 def _format_dense(task: Task, op: Op) -> str | None:
-    one, other = _find_argument(task, op, 0), _find_argument(task, op, 1)
-    if one is None or other is None or not op.outputs:
+    data, weight = _find_argument(task, op, 0), _find_argument(task, op, 1)
+    if data is None or weight is None or not op.outputs:
         return None
-    if len(one.shape) != _PAIR or len(other.shape) != _PAIR:
+    if len(data.shape) != _PAIR or len(weight.shape) != _PAIR:
         return None
     rows, columns = op.outputs[0].shape
-    return format_dense_key(rows, columns, one.shape[1], one.dtype)
+    return format_dense_key(rows, columns, data.shape[1], data.dtype)
 
 
 def _find_argument(task: Task, op: Op, place: int) -> Tensor | None:

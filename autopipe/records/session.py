@@ -48,13 +48,17 @@ class Session:
     def resume(cls, folder: Path, budget: int = 0) -> "Session":
         """Continue the session whose journal is in the folder, or begin one."""
         note = read_note(folder)
-        name, spent, trials = (note.get(key) for key in ("session", "seconds", "trials"))
-        if isinstance(spent, bool) or not isinstance(spent, int | float) or spent < 0:
-            spent = 0.0
+        name, spent_seconds, trials = (note.get(key) for key in ("session", "seconds", "trials"))
+        if (
+            isinstance(spent_seconds, bool)
+            or not isinstance(spent_seconds, int | float)
+            or spent_seconds < 0
+        ):
+            spent_seconds = 0.0
         session = cls(
             folder / SESSION,
             name if isinstance(name, str) and _NAME.fullmatch(name) else secrets.token_hex(8),
-            float(spent),
+            float(spent_seconds),
             monotonic(),
             budget,
             trials if isinstance(trials, int) and isinstance(name, str) else 0,

@@ -70,8 +70,8 @@ class RecordDetails:
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:
         """What sorts records by who wins: what was measured here before what is claimed."""
-        failed, cut, seconds = to_sort_key(self.believed)
-        return failed, not self.here, cut, seconds
+        is_failed, is_coarse, seconds = to_sort_key(self.believed)
+        return is_failed, not self.here, is_coarse, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,9 @@ class RecordStore:
         with wrap_store_errors(self.path):
             key = find_workload(self.connection, workload, digest_module(module))
             values = (key, *astuple(platform), since)
-            selected = self.connection.execute(_SELECT, values).fetchall()
+            selected_rows = self.connection.execute(_SELECT, values).fetchall()
             least = self._find_least_seconds(key, platform)
-            every = self._filter_damaged([(workload, row) for row in selected], self._found)
+            every = self._filter_damaged([(workload, row) for row in selected_rows], self._found)
         return [StoredRecord(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> StoredRecord | None:
@@ -167,8 +167,8 @@ class RecordStore:
         """Return all sound records that an SQL condition holds for, oldest first."""
         with wrap_store_errors(self.path):
             query = f"{_ALL} WHERE {condition} ORDER BY records.id"
-            selected = self.connection.execute(query, values).fetchall()
-            rows = [(row[0], row[5:]) for row in selected]
+            selected_rows = self.connection.execute(query, values).fetchall()
+            rows = [(row[0], row[5:]) for row in selected_rows]
             sound = {row[0]: row for row in self._filter_damaged(rows, {})}
         return [
             RecordDetails(
@@ -180,7 +180,7 @@ class RecordStore:
                 wrong,
                 here == 1,
             )
-            for _, identity, about, wrong, here, key, *_ in selected
+            for _, identity, about, wrong, here, key, *_ in selected_rows
             if key in sound
         ]
 
@@ -194,16 +194,16 @@ class RecordStore:
         candidates = self.every(
             "(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness)
         )
-        here = (workload, platform)
-        other = [
+        local_key = (workload, platform)
+        elsewhere = [
             details
             for details in candidates
-            if not (details.here and (details.record.workload, details.platform) == here)
+            if not (details.here and (details.record.workload, details.platform) == local_key)
             and details.wrong is None
             and details.believed.median < float("inf")
         ]
         return sorted(
-            other,
+            elsewhere,
             key=lambda details: (
                 _compare_platforms(details.platform, platform),
                 *to_sort_key(details.record),
@@ -250,25 +250,25 @@ class RecordStore:
         return platform.least(about.flops) if about else FASTEST
 
     def _filter_damaged(
-        self, rows: Sequence[_Row], found: dict[_Row, _Found | None]
+        self, rows: Sequence[_Row], decoded: dict[_Row, _Found | None]
     ) -> Iterator[_Found]:
         """Return the sound ones of rows that were read with their hash; keep the others aside.
 
         `found` says what is known of rows already: a search reads its own again at every trial.
         """
         for workload, row in rows:
-            if (workload, row) not in found:
-                found[workload, row] = damage.decode_checked(workload, row)
-        checked = [(row[0], found[workload, row]) for workload, row in rows]
-        bad = [key for key, record in checked if record is None]
+            if (workload, row) not in decoded:
+                decoded[workload, row] = damage.decode_checked(workload, row)
+        decoded_rows = [(row[0], decoded[workload, row]) for workload, row in rows]
+        bad = [key for key, record in decoded_rows if record is None]
         damage.keep_aside(self.connection, bad)
         self.damaged += len(bad)
-        return iter([record for _, record in checked if record is not None])
+        return iter([record for _, record in decoded_rows if record is not None])
 
 
-def _compare_platforms(one: Platform, other: Platform) -> tuple[bool, bool, bool]:
+def _compare_platforms(left: Platform, right: Platform) -> tuple[bool, bool, bool]:
     return (
-        one.target != other.target, one.versions != other.versions, one.device != other.device
+        left.target != right.target, left.versions != right.versions, left.device != right.device
     )  # fmt: skip
 
 

@@ -22,8 +22,8 @@ def list_untrue_times(
     untrue: dict[str, str] = {}
     for record in records:
         name, least = by_workload.get(record.workload, (f"workload {record.workload}", FASTEST))
-        if told := _explain_untrue_time((*record.seconds, *record.inside), least):
-            untrue[record.workload] = f"task {name}: {told}"
+        if reason := _explain_untrue_time((*record.seconds, *record.inside), least):
+            untrue[record.workload] = f"task {name}: {reason}"
     return untrue
 
 

@@ -89,13 +89,13 @@ def make_context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> 
 def _write_task(loops: tvm.IRModule, folder: Path) -> Task:
     """Write the artifact of stage `tasks` for one workload. Raises ModelError."""
     function = loops["main"]
-    alone = make_workload(function)
+    workload = make_workload(function)
     name = str((function.attrs or {}).get("global_symbol", "main"))
-    task = make_task(0, alone, [name], read_op_info(function)).model_copy(update={"share": 1.0})
+    task = make_task(0, workload, [name], read_op_info(function)).model_copy(update={"share": 1.0})
     if any(-1 in tensor.shape for tensor in (*task.inputs, *task.outputs)):
         raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
     save_json([task.model_dump(mode="json")], folder / "tasks.json")
-    save_module(alone.module, folder / "workloads" / f"{task.workload}.json")
+    save_module(workload.module, folder / "workloads" / f"{task.workload}.json")
     return task
 
 
@@ -103,15 +103,15 @@ def _read_outcome(
     task: Task, ctx: Context, conditions: Conditions, end: float
 ) -> dict[str, object]:
     """Make the best schedule again."""
-    tuned = TuningResult.read(ctx.out)
-    if not tuned.records:
-        return {"ended": tuned.report.ended}
-    record, row = tuned.records[task.workload], tuned.tasks[task.workload]
+    tuning_result = TuningResult.read(ctx.out)
+    if not tuning_result.records:
+        return {"ended": tuning_result.report.ended}
+    record, row = tuning_result.records[task.workload], tuning_result.tasks[task.workload]
     verdict = _check_winner(make_suspect(task, record, ctx, conditions), ctx, conditions, end)
     contenders = [contender.document() for contender in row.contenders]
     return {
         **describe_winner(task, record, row.seconds, verdict),
-        "contenders": contenders, "ended": tuned.report.ended,
+        "contenders": contenders, "ended": tuning_result.report.ended,
     }  # fmt: skip
 
 
@@ -133,9 +133,9 @@ def make_suspect(
     """Make a schedule again. Raises StageError if it does not fit any more."""
     loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
     loops = annotate_workload(loops, task.info)
-    made = replay_schedule(loops, record.implementation, record.schedule, conditions)
+    module = replay_schedule(loops, record.implementation, record.schedule, conditions)
     maker = record.engine, record.implementation, record.schedule
-    return Suspect(task.name, *maker, loops, made)
+    return Suspect(task.name, *maker, loops, module)
 
 
 def _check_winner(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:

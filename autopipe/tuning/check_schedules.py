@@ -83,7 +83,5 @@ def find_passing(
 
 def _make_suspect(state: TaskState, proposal: Proposal, maker: Maker) -> Suspect:
     task = state.task.name
-    scheduled = maker.replay(task, *proposal)
-    return Suspect(
-        task, *proposal.by, proposal.schedule, module_io.parse_json(state.text), scheduled
-    )
+    module = maker.replay(task, *proposal)
+    return Suspect(task, *proposal.by, proposal.schedule, module_io.parse_json(state.text), module)

@@ -29,9 +29,9 @@ def estimate_touched_bytes(tasks: Iterable[Task]) -> int:
     MiB, and an encoder of 1.3 MiB touches 1: of 2 its weights would not find room in a second-level
     cache that has room for them.
     """
-    found = list(tasks)
-    largest = max((task.bytes - count_call_weight_bytes(task) for task in found), default=0)
-    total = count_weight_bytes(found) + largest
+    task_list = list(tasks)
+    largest = max((task.bytes - count_call_weight_bytes(task) for task in task_list), default=0)
+    total = count_weight_bytes(task_list) + largest
     size = _SMALLEST
     while size * math.sqrt(2) < total:
         size *= 2

@@ -70,8 +70,8 @@ class Deadline:
         """Return the budget of the search: without what is kept for later steps."""
         if budget.time is None:
             return budget
-        kept = self.in_model + self.settling + _CLOSING * budget.time
-        return budget.model_copy(update={"time": budget.time - kept})
+        reserved_seconds = self.in_model + self.settling + _CLOSING * budget.time
+        return budget.model_copy(update={"time": budget.time - reserved_seconds})
 
     def left(self) -> float:
         """Return the seconds that this step has left."""

@@ -50,19 +50,22 @@ class Journal:
             if row.id > self._last.get(name, 0):
                 self._evidence.setdefault(name, []).append(_to_evidence(row))
         self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
-        failed = {one.proposal for one in self._evidence.get(name, ()) if one.check == "failed"}
+        failed_proposals = {
+            one.proposal for one in self._evidence.get(name, ()) if one.check == "failed"
+        }
         return [
             row
             for row in rows
-            if state.admits(Proposal.of(row.record).by) and Proposal.of(row.record) not in failed
+            if state.admits(Proposal.of(row.record).by)
+            and Proposal.of(row.record) not in failed_proposals
         ]
 
     def evidence(self, state: TaskState) -> list[TaskEvidence]:
         """Return the evidence about the schedules of contenders that may win a task."""
         if state.task.workload not in self._last:
             self.rows(state)
-        known = self._evidence.get(state.task.workload, ())
-        return [one for one in known if state.admits(one.proposal.by)]
+        records = self._evidence.get(state.task.workload, ())
+        return [one for one in records if state.admits(one.proposal.by)]
 
     def append(self, state: TaskState, *evidence: TaskEvidence) -> None:
         """Append evidence that is in no record."""
@@ -107,8 +110,8 @@ class Journal:
 
     def has_verdict(self, state: TaskState, proposal: Proposal, check: str) -> bool:
         """Tell whether the check of a schedule has come to this."""
-        known = self.evidence(state)
-        return any(one.proposal == proposal and one.check == check for one in known)
+        records = self.evidence(state)
+        return any(one.proposal == proposal and one.check == check for one in records)
 
     def tried(self, state: TaskState) -> set[Proposal]:
         """Return the schedules of a task that need no other trial."""
@@ -117,8 +120,8 @@ class Journal:
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
         """Return what was ever measured of a contender's schedules on this platform."""
-        own = [row.record for row in self.rows(state) if Proposal.of(row.record).by == by]
-        return [MeasuredSchedule(record.schedule, record.median) for record in own]
+        records = [row.record for row in self.rows(state) if Proposal.of(row.record).by == by]
+        return [MeasuredSchedule(record.schedule, record.median) for record in records]
 
     def earlier(self, state: TaskState) -> int:
         """Return how many records of a task earlier sessions have left."""
@@ -138,8 +141,10 @@ class Journal:
         """
         self.evidence(state)
         since = self._last.get(state.task.workload, 0)
-        timed = {proposal: result for proposal, result in results.items() if result.error is None}
-        self._store_results(state, timed, self._run_off)
+        timed_results = {
+            proposal: result for proposal, result in results.items() if result.error is None
+        }
+        self._store_results(state, timed_results, self._run_off)
         rows = self.store.rows(state.task.workload, state.text, self.platform, since)
         self._append_series(state, rows)
 
@@ -162,8 +167,8 @@ class Journal:
     def _append_series(self, state: TaskState, rows: Collection[StoredRecord]) -> None:
         name = state.task.workload
         series = 1 + max((one.series for one in self.evidence(state)), default=0)
-        own = [row for row in rows if row.record.session == self._run_off]
-        self.append(state, *(_to_evidence(row, series) for row in own))
+        repeat_rows = [row for row in rows if row.record.session == self._run_off]
+        self.append(state, *(_to_evidence(row, series) for row in repeat_rows))
         self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
 
     def _store_results(
@@ -203,19 +208,19 @@ def open_journal(
         ctx.records, lambda text: ctx.emit(Warn(stage="tune", message=text))
     ) as store:
         _recount_trials(session, store, ctx)
-        own = device is ctx.facts[Facet.DEVICE]
-        elsewhere = None if own else dict(device)
+        is_local = device is ctx.facts[Facet.DEVICE]
+        elsewhere = None if is_local else dict(device)
         yield Journal(store, platform, session, clock, elsewhere)
 
 
 def _recount_trials(session: Session, store: RecordStore, ctx: Context) -> None:
     """Have the store say how far the session has come, and warn where it has lost trials."""
-    noted = session.trials
+    before = session.trials
     session.trials = sum(tally.trials for tally in store.trials(session.name).values())
-    lost = noted - session.trials
+    lost = before - session.trials
     if lost > 0:
         text = (
-            f"{ctx.records} has {session.trials} of the {noted} trials that were measured before"
+            f"{ctx.records} has {session.trials} of the {before} trials that were measured before"
             f" the interruption: {lost} were lost or deleted, and are measured again"
         )
         ctx.emit(Warn(stage="tune", message=text))

@@ -37,11 +37,11 @@ def recover_outcome(argument: Mapping[str, Any]) -> dict[str, object] | None:
     conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=argument["fast_algorithms"])
     inspector = Inspector.of(ctx, Failures.of(ctx, conditions, "tune", "fallback"))
     rows = _list_timed_records(task, ctx)
-    searched = Rule.model_validate_json(argument["rule"]).engines
-    first = [row for row in rows if row.engine not in searched]
+    engines = Rule.model_validate_json(argument["rule"]).engines
+    first = [row for row in rows if row.engine not in engines]
     for row in sorted({*first, *rows[:_LIKELY]}, key=rows.index):
-        made = make_suspect(task, row, ctx, conditions)
-        verdict = inspector.recall(made)
+        suspect = make_suspect(task, row, ctx, conditions)
+        verdict = inspector.recall(suspect)
         if verdict is not None and verdict.finding is Finding.RIGHT:
             outcome = describe_winner(task, row, row.median, verdict)
             return {**outcome, "contenders": _summarize_contenders(rows), "ended": LATE}
@@ -54,8 +54,8 @@ def _list_timed_records(task: Task, ctx: Context) -> list[Record]:
     text = (ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json").read_text("utf-8")
     with RecordStore.open(ctx.records, lambda _: None) as store:
         records = [row.record for row in store.rows(task.workload, text, platform)]
-    timed = [record for record in records if record.median < math.inf]
-    return sorted(timed, key=lambda record: (record.cut, record.median))
+    timed_records = [record for record in records if record.median < math.inf]
+    return sorted(timed_records, key=lambda record: (record.cut, record.median))
 
 
 def _summarize_contenders(records: Sequence[Record]) -> list[dict[str, object]]:

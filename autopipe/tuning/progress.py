@@ -65,8 +65,8 @@ class ProgressReporter:
 
         They include those that are kept for later steps: the time left is that of the stage.
         """
-        searched = min(trials / rate if rate else math.inf, self._deadline.left())
-        seconds = searched + self._deadline.kept
+        search_seconds = min(trials / rate if rate else math.inf, self._deadline.left())
+        seconds = search_seconds + self._deadline.kept
         return max(0.0, seconds) if seconds < math.inf else None
 
 

@@ -108,20 +108,20 @@ class Results:
 
     def _time_untuned(self, state: TaskState) -> float | None:
         """Return the seconds of one call with the schedule of an untuned build."""
-        timed = (*self._journal.repeats(state), *self._journal.ranked(state))
-        return next((one.median for one in timed if one.proposal == state.untuned), None)
+        candidates = (*self._journal.repeats(state), *self._journal.ranked(state))
+        return next((one.median for one in candidates if one.proposal == state.untuned), None)
 
     def summary(self, ended: str) -> str:
         """Return one line for people."""
         trials = sum(state.trials for state in self._states)
-        failed = sum(state.failed for state in self._states)
+        failed_count = sum(state.failed for state in self._states)
         total = compute_latency(self._states)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
         speed += "".join(map(_describe_finals, self._reports))
         if not self._states:
             return "no task to tune"
         return (
-            f"{trials} trials ({failed} failed){self._format_left_out()}; "
+            f"{trials} trials ({failed_count} failed){self._format_left_out()}; "
             f"{self._compute_shares().format_line()}{speed};"
             f" {ended}{self._failures.format_count()}"
         )
@@ -137,8 +137,8 @@ class Results:
             winner = self._winners[state.task.workload]
             if winner is not None:
                 engines = {row.record.engine for row in self._journal.rows(state)}
-                searched = is_searched(engines, state.stopped)
-                proof = Proof(winner.median, searched, not winner.is_unsteady)
+                was_searched = is_searched(engines, state.stopped)
+                proof = Proof(winner.median, was_searched, not winner.is_unsteady)
                 proofs[state.task.workload] = proof
         return shares_of((state.task for state in self._states), proofs)
 
@@ -158,11 +158,11 @@ class Results:
 
     def _build_tuned_task(self, state: TaskState) -> TunedTask:
         winner = self._winners[state.task.workload]
-        ranked = self._rank_contenders(state)
-        own = winner.median if winner else math.inf
+        arm_results = self._rank_contenders(state)
+        winner_time = winner.median if winner else math.inf
         by = winner.proposal.by if winner else None
-        others = [result.seconds for other, result in ranked.items() if other != by]
-        starts = [ranked[start].seconds for start in state.starts]
+        other_times = [result.seconds for other, result in arm_results.items() if other != by]
+        starts = [arm_results[start].seconds for start in state.starts]
         final = self._finals.get(state.task.workload)
         return TunedTask(
             task=state.task.index, name=state.task.name, workload=state.task.workload,
@@ -170,25 +170,27 @@ class Results:
             implementation=by and by.implementation, seconds=winner and winner.median,
             stopped=state.stopped, rule=state.bandit.position, share=state.share,
             failures=tuple(self._failures.listed.get(state.task.name, ())),
-            contenders=tuple(ranked.values()), over_next=_compute_slowdown(others, own),
-            over_start=_compute_slowdown(starts, own), **({"final": final} if final else {}),
+            contenders=tuple(arm_results.values()),
+            over_next=_compute_slowdown(other_times, winner_time),
+            over_start=_compute_slowdown(starts, winner_time),
+            **({"final": final} if final else {}),
         )  # fmt: skip
 
     def _rank_contenders(self, state: TaskState) -> dict[Contender, ContenderResult]:
         """Return how each contender did, the fastest first."""
         out = {by: entry.out for by, entry in state.bandit.arms.items()}
         rows = self._journal.rows(state)
-        known = dict.fromkeys((*state.starts, *out, *(Proposal.of(row.record).by for row in rows)))
-        found = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in known}
+        arms = dict.fromkeys((*state.starts, *out, *(Proposal.of(row.record).by for row in rows)))
+        tallies = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in arms}
         for row in rows:
-            tally = found[Proposal.of(row.record).by]
+            tally = tallies[Proposal.of(row.record).by]
             tally["trials"] += not row.record.session.endswith(RUN_OFF)
             tally["failed"] += row.record.median == math.inf
             tally["best"] = min(tally["best"], row.record.median)
         for repeat in reversed(self._journal.repeats(state)):
-            found[repeat.proposal.by]["best"] = repeat.median
-        ranked = sorted(found, key=lambda by: (found[by]["best"], by))
-        return {by: _build_result(by, found[by], out.get(by)) for by in ranked}
+            tallies[repeat.proposal.by]["best"] = repeat.median
+        ranked_arms = sorted(tallies, key=lambda by: (tallies[by]["best"], by))
+        return {by: _build_result(by, tallies[by], out.get(by)) for by in ranked_arms}
 
     def _find_last_error(self) -> str:
         for state in self._states:
@@ -232,7 +234,7 @@ def _build_result(by: Contender, tally: Mapping[str, float], out: str | None) ->
     )  # fmt: skip
 
 
-def _compute_slowdown(others: Iterable[float | None], own: float) -> float | None:
+def _compute_slowdown(other_times: Iterable[float | None], own_time: float) -> float | None:
     """Return how many times slower the fastest of the others is; null if none has a time."""
-    factor = min((other for other in others if other is not None), default=math.inf) / own
+    factor = min((other for other in other_times if other is not None), default=math.inf) / own_time
     return factor if math.isfinite(factor) else None

@@ -45,7 +45,7 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
         measure_seeds(setup.open_trials(states), checks.maker)
         progress = setup.report_progress(states)
         trials = setup.open_trials(states, progress)
-        ended = run_search(trials, plan=plan, checks=checks, progress=progress, worth=worth)
+        end_reason = run_search(trials, plan=plan, checks=checks, progress=progress, worth=worth)
         price = plan.tuning.library_price
         leave_out_libraries(states, journal=journal, price=price, emit=setup.emit)
         families = find_families(tasks.dynamic, states)
@@ -60,13 +60,13 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
             plan=plan, tasks=tasks, checks=checks, bench=setup.bench, deadline=deadline,
             emit=setup.emit,
         )  # fmt: skip
-        compared = comparison.compare(states)
+        comparisons = comparison.compare(states)
         _count_left_out(states, trials, setup)
         settings = pick_settings(families, journal)
-        results = Results(worth, journal, checks.failures, settings, compared)
+        results = Results(worth, journal, checks.failures, settings, comparisons)
         results.left_out = deadline.told()
         return (
-            _write_artifact(results, journal, ctx, ended)
+            _write_artifact(results, journal, ctx, end_reason)
             + earlier
             + _report_unsteady(states, journal)
         )
@@ -84,9 +84,9 @@ def _prepare_states(setup: Setup) -> tuple[list[TaskState], SearchWorth]:
     setup.emit(Progress(stage="tune", message=text, remaining=remaining))
     shares = {task.index: task.share for task in tasks.tuned}
     states = prepare_tasks(tasks, shares, policy=plan.policy, checks=checks)
-    begun = checks.journal.session.elapsed
+    start = checks.journal.session.elapsed
     run_first_round(setup.open_trials(states), checks)
-    setup.deadline.keep_back(plan.tuning.budget, checks.journal.session.elapsed - begun)
+    setup.deadline.keep_back(plan.tuning.budget, checks.journal.session.elapsed - start)
     shares = measure_shares(states, checks.journal)
     states = prepare_tasks(tasks, shares, policy=plan.policy, checks=checks, before=states)
     run_first_round(setup.open_trials(states), checks)
@@ -108,15 +108,15 @@ def _count_left_out(states: Sequence[TaskState], trials: Trials, setup: Setup) -
         left_out[TASKS] = sum(not state.trials for state in states)
 
 
-def _write_artifact(results: Results, journal: Journal, ctx: Context, ended: str) -> str:
+def _write_artifact(results: Results, journal: Journal, ctx: Context, end_reason: str) -> str:
     """Write the artifact; return what it comes to."""
-    results.write(ctx.out, ended)
-    if headroom := results.list_headroom(ended):
+    results.write(ctx.out, end_reason)
+    if headroom := results.list_headroom(end_reason):
         ctx.emit(TuningHeadroom(stage="tune", tasks=headroom))
-    if damaged := journal.store.damaged:
-        text = f"{ctx.records}: skipped {damaged} damaged records"
+    if damaged_count := journal.store.damaged:
+        text = f"{ctx.records}: skipped {damaged_count} damaged records"
         ctx.emit(Warn(stage="tune", message=text))
-    return results.summary(ended)
+    return results.summary(end_reason)
 
 
 def _report_earlier(states: Sequence[TaskState], setup: Setup) -> str:

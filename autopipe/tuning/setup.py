@@ -84,11 +84,11 @@ class ModelTasks:
     def read(cls, folder: Path, lowered: Path | None) -> "ModelTasks":
         """Read the artifact of stage `tasks`."""
         every = read_tasks(folder)
-        tuned = [task for task in every if task.dropped is None]
-        texts = {task.name: _read_workload(folder, task) for task in tuned}
+        tuned_tasks = [task for task in every if task.dropped is None]
+        texts = {task.name: _read_workload(folder, task) for task in tuned_tasks}
         modules = {
             task.name: annotate_workload(module_io.parse_json(texts[task.name]), task.info)
-            for task in tuned
+            for task in tuned_tasks
         }
         return cls(every=every, texts=texts, modules=modules, folder=folder, lowered=lowered)
 
@@ -163,18 +163,19 @@ def open_setup(plan: TuningPlan, ctx: Context) -> Iterator[Setup]:
     Raises StoreError, and SetupError if nothing can be timed here.
     """
     tasks = ModelTasks.read(ctx.inputs["tasks"], _find_lowered(plan, ctx))
-    touched = _count_touched(plan, ctx, tasks.every)
+    touched_bytes = _count_touched(plan, ctx, tasks.every)
     target = ctx.facts[Facet.TARGET]
     conditions = Conditions.of(target, fast_algorithms=plan.fast_algorithms)
     conditions = conditions.within(count_weight_bytes(tasks.every))
     turn = Turn(lambda text: ctx.emit(Warn(stage="tune", message=text)))
-    wanted = Wanted(
-        conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched, ctx.emit, plan.linker
-    )
+    request = Wanted(
+        conditions, ctx.facts, plan.tuning.measure, plan.reach, turn, touched_bytes, ctx.emit,
+        plan.linker,
+    )  # fmt: skip
     budget = plan.tuning.budget
     with (
-        closing(open_runner(wanted)) as runner,
-        open_journal(ctx, budget.trials, name_clock(touched), runner.device) as journal,
+        closing(open_runner(request)) as runner,
+        open_journal(ctx, budget.trials, name_clock(touched_bytes), runner.device) as journal,
     ):
         journal.session.started = plan.begun
         in_model = tasks.lowered is not None
@@ -187,7 +188,9 @@ def open_setup(plan: TuningPlan, ctx: Context) -> Iterator[Setup]:
             maker=Maker(tasks.modules, failures),
             inspector=_open_inspector(plan, ctx, failures, runner, deadline),
         )
-        bench = MeasuringBench(runner=runner, turn=turn, conditions=conditions, touched=touched)
+        bench = MeasuringBench(
+            runner=runner, turn=turn, conditions=conditions, touched=touched_bytes
+        )
         with journal.session.kept(), checks.maker:
             yield Setup(
                 plan=plan,
@@ -225,9 +228,9 @@ def _find_lowered(plan: TuningPlan, ctx: Context) -> Path | None:
     """Return the lowered model, if it runs on the processor of this machine."""
     on_device = not find_backend(ctx.facts[Facet.TARGET]).runs_on_host
     tuning = plan.tuning
-    wanted = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
+    has_finalists = tuning.finalists > 0 and tuning.budget.trials >= _FEWEST
     elsewhere = tuning.measure.runner != "local"
-    folder = ctx.inputs.get("lower") if wanted and not (on_device or elsewhere) else None
+    folder = ctx.inputs.get("lower") if has_finalists and not (on_device or elsewhere) else None
     if folder is None or not can_run(folder, read_tasks(ctx.inputs["tasks"])):
         return None
     return folder

@@ -57,8 +57,8 @@ class TaskState:
         did it.
         """
         best = math.inf
-        for seconds, own in trials:
-            if own:
+        for seconds, is_own in trials:
+            if is_own:
                 self.stale = 0 if seconds < best else self.stale + 1
             best = min(best, seconds)
 
@@ -76,11 +76,11 @@ class TaskState:
     def admits(self, by: Contender) -> bool:
         """Tell whether a schedule of this contender may win."""
         rule = self.bandit.rule
-        known = {entry.implementation for entry in self.bandit.arms}
-        searched = by.engine in rule.engines and by.implementation in known
+        implementations = {entry.implementation for entry in self.bandit.arms}
+        is_searched = by.engine in rule.engines and by.implementation in implementations
         if by in PLAIN:
             return self.admits_plain
-        return (searched and is_allowed(rule, *by)) or by in self.starts
+        return (is_searched and is_allowed(rule, *by)) or by in self.starts
 
     @property
     def admits_plain(self) -> bool:

@@ -96,8 +96,10 @@ class Trials:
 
         Returns what was measured in the order of the proposals.
         """
-        found = self._collect_measurements(underway)
-        return [(underway.proposals[place][1], found[place]) for place in sorted(found)]
+        measurements = self._collect_measurements(underway)
+        return [
+            (underway.proposals[place][1], measurements[place]) for place in sorted(measurements)
+        ]
 
     def each(self, proposals: Sequence[tuple[TaskState, Proposal]]) -> None:
         """Measure schedules of several tasks, as far as the budget goes."""
@@ -112,22 +114,22 @@ class Trials:
         self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
     ) -> "Underway":
         candidates = [self.candidate(*proposal) for proposal in proposals]
-        written: set[int] = set()
+        written_places: set[int] = set()
 
         def write(place: int, measurement: Measurement) -> None:
             """Put what came before its turn on the disk: a killed run would lose it."""
             self.journal.write(*proposals[place], measurement)
-            written.add(place)
+            written_places.add(place)
 
         if hasattr(self.measurer, "tell"):
             self.measurer.tell = write
         until = monotonic() + self.seconds_left()
-        timed = self.measurer.measure(candidates, best, rivals=rivals, until=until)
-        return Underway(proposals, timed, written)
+        measurements = self.measurer.measure(candidates, best, rivals=rivals, until=until)
+        return Underway(proposals, measurements, written_places)
 
     def _collect_measurements(self, underway: "Underway") -> dict[int, Measurement]:
         """Return what was measured, by place: first come, first written."""
-        found: dict[int, Measurement] = {}
+        measured: dict[int, Measurement] = {}
         with closing(underway.measurements) as measurements, suppress(TurnTimeout):
             for place, measurement in measurements:
                 state, proposal = underway.proposals[place]
@@ -135,15 +137,17 @@ class Trials:
                     self.journal.write(state, proposal, measurement)
                 state.count(measurement.median)
                 state.bandit.note_time(proposal.by.implementation, measurement.median)
-                found[place] = measurement
+                measured[place] = measurement
                 self.told()
                 if self.late():
                     break
-        return found
+        return measured
 
     def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
         """Return what makes a schedule of a task in the child that builds it."""
         by, schedule = proposal
         make = partial(replay_schedule, state.module, by.implementation, schedule, self.conditions)
-        called = describe_surroundings(state.task, self.touched) if self.touched else None
-        return Repeatable(state.task.name, by.implementation, schedule, make, called, state.module)
+        surroundings = describe_surroundings(state.task, self.touched) if self.touched else None
+        return Repeatable(
+            state.task.name, by.implementation, schedule, make, surroundings, state.module
+        )

@@ -48,34 +48,36 @@ def pick_winner(
     The times of a winner inside the model stay those of its repeats, or of its fastest trial: times
     of two places are not compared. Of equals the one that was measured first wins.
     """
-    known = list(evidence)
-    trials = rank_trials(known, engines=engines)
-    repeats = rank_repeats(known, engines=engines)
-    ranked = [*_keep_untuned(repeats, untuned), *repeats, *trials]
-    best = next(iter(ranked), None)
+    records = list(evidence)
+    trials = rank_trials(records, engines=engines)
+    repeats = rank_repeats(records, engines=engines)
+    candidates = [*_keep_untuned(repeats, untuned), *repeats, *trials]
+    best = next(iter(candidates), None)
     if best is None:
         return None
-    places = _place_in_model(known, ranked, untuned)
-    decided = pick_in_model(known, *places) if places else None
-    return next((own for own in ranked if own.proposal == decided), best)
+    places = _place_in_model(records, candidates, untuned)
+    model_winner = pick_in_model(records, *places) if places else None
+    return next((own for own in candidates if own.proposal == model_winner), best)
 
 
 def rank_trials(
     evidence: Iterable[TaskEvidence], *, engines: Sequence[str] = ()
 ) -> list[TaskEvidence]:
     """Return the times of all schedules that may win, repeats among them, the fastest first."""
-    known = list(evidence)
-    barred = {one.proposal for one in known if one.check in {"failed", "excluded"}}
-    timed = [
+    records = list(evidence)
+    barred_proposals = {one.proposal for one in records if one.check in {"failed", "excluded"}}
+    candidates = [
         one
-        for one in known
-        if one.place in {"trial", "repeat"} and one.median < math.inf and one.proposal not in barred
+        for one in records
+        if one.place in {"trial", "repeat"}
+        and one.median < math.inf
+        and one.proposal not in barred_proposals
     ]
-    has_time = {one.proposal.by.engine for one in timed}
+    has_time = {one.proposal.by.engine for one in candidates}
     first = next((engine for engine in engines if engine in has_time), None)
     if first is not None:
-        timed = [one for one in timed if one.proposal.by.engine == first]
-    return sorted(timed, key=_compute_sort_key)
+        candidates = [one for one in candidates if one.proposal.by.engine == first]
+    return sorted(candidates, key=_compute_sort_key)
 
 
 def rank_repeats(
@@ -106,13 +108,17 @@ def pick_in_model(
     evidence: Iterable[TaskEvidence], incumbent: Proposal, *challengers: Proposal
 ) -> Proposal:
     """Return the schedule that the model decides for: the incumbent, if no challenger beats it."""
-    known = list(evidence)
+    records = list(evidence)
     faster = {}
-    for one in challengers:
-        whole = _compare_rounds(known, "package", one, incumbent, SURE)
-        if is_faster_in_model(known, one, incumbent) and whole is not None and whole.high < 1.0:
-            ratio = compare_in_model(known, one, incumbent, LIKELY)
-            faster[one] = ratio.ratio if ratio else math.inf
+    for challenger in challengers:
+        package_ratio = _compare_rounds(records, "package", challenger, incumbent, SURE)
+        if (
+            is_faster_in_model(records, challenger, incumbent)
+            and package_ratio is not None
+            and package_ratio.high < 1.0
+        ):
+            ratio = compare_in_model(records, challenger, incumbent, LIKELY)
+            faster[challenger] = ratio.ratio if ratio else math.inf
     return min(faster, key=lambda one: (faster[one], one), default=incumbent)
 
 
@@ -126,25 +132,35 @@ def _keep_untuned(repeats: Sequence[TaskEvidence], untuned: Proposal | None) -> 
 
 
 def _place_in_model(
-    known: Sequence[TaskEvidence], ranked: Sequence[TaskEvidence], untuned: Proposal | None
+    evidence: Sequence[TaskEvidence], candidates: Sequence[TaskEvidence], untuned: Proposal | None
 ) -> list[Proposal]:
     """Return the schedules that were timed inside the model and may win, the incumbent first."""
-    timed = {one.proposal for one in known if one.place == "in_model"}
-    found = [one for one in dict.fromkeys(one.proposal for one in ranked) if one in timed]
-    held = [one for one in found if untuned is not None and one.body == untuned.body]
-    return list(dict.fromkeys((*held, *found)))
+    timed_proposals = {one.proposal for one in evidence if one.place == "in_model"}
+    proposals = [
+        one for one in dict.fromkeys(one.proposal for one in candidates) if one in timed_proposals
+    ]
+    incumbents = [one for one in proposals if untuned is not None and one.body == untuned.body]
+    return list(dict.fromkeys((*incumbents, *proposals)))
 
 
 def _compare_rounds(
-    evidence: Iterable[TaskEvidence], place: Place, one: Proposal, other: Proposal, sure: float
+    evidence: Iterable[TaskEvidence],
+    place: Place,
+    challenger: Proposal,
+    incumbent: Proposal,
+    sure: float,
 ) -> Interval | None:
     """Return the ratio of two schedules over all rounds in which both were timed."""
-    times: Mapping[Proposal, dict[int, tuple[float, ...]]] = {one: {}, other: {}}
-    for known in evidence:
-        if known.place == place and known.proposal in times:
-            times[known.proposal][known.series] = known.times
-    both = sorted(times[one].keys() & times[other].keys())
-    pairs = [pair for at in both for pair in zip(times[one][at], times[other][at], strict=True)]
+    times: Mapping[Proposal, dict[int, tuple[float, ...]]] = {challenger: {}, incumbent: {}}
+    for record in evidence:
+        if record.place == place and record.proposal in times:
+            times[record.proposal][record.series] = record.times
+    common_series = sorted(times[challenger].keys() & times[incumbent].keys())
+    pairs = [
+        pair
+        for at in common_series
+        for pair in zip(times[challenger][at], times[incumbent][at], strict=True)
+    ]
     return (
         estimate_paired_ratio([new for new, _ in pairs], [old for _, old in pairs], sure)
         if pairs
@@ -152,5 +168,10 @@ def _compare_rounds(
     )
 
 
-def _compute_sort_key(one: TaskEvidence) -> tuple[bool, float, float, Proposal]:
-    return one.coarse, one.median, math.inf if one.row is None else one.row, one.proposal
+def _compute_sort_key(evidence: TaskEvidence) -> tuple[bool, float, float, Proposal]:
+    return (
+        evidence.coarse,
+        evidence.median,
+        math.inf if evidence.row is None else evidence.row,
+        evidence.proposal,
+    )

@@ -91,12 +91,12 @@ class Finals:
     """Compares the finalists of all tasks inside one model."""
 
     def __init__(
-        self, models: Models, tasks: Sequence[Task], entered: Sequence[Finalists], limits: Limits
+        self, models: Models, tasks: Sequence[Task], finalists: Sequence[Finalists], limits: Limits
     ) -> None:
         """Take a model whose functions have the finalists' schedules, in order, and all tasks."""
         self._tasks = tasks
         self._models = models
-        self._entered = {entry.state.task.workload: entry for entry in entered}
+        self._entered = {entry.state.task.workload: entry for entry in finalists}
         self._limits = limits
         self._pace = Pace(limits)
         self._compiled: Compiled = {}
@@ -104,20 +104,27 @@ class Finals:
 
     def decide(self) -> Decided:
         """Compare incumbents and challengers. Raises TooLate, and Failed if the model fails."""
-        held = self._held
-        tried = partial(self._time_ranks, [held], 1.0, 1, 1)
-        entered = list(self._entered.values())
-        self._compiled = build_model(self._models, entered, self._pace, self._place(held), tried)
-        rivals = self._pick_challengers()
-        first = self._time_ranks(
-            [held, {**held, **rivals}] if rivals else [held], 0.6 if rivals else 1.0
+        incumbents = self._held
+        time_incumbents = partial(self._time_ranks, [incumbents], 1.0, 1, 1)
+        finalists = list(self._entered.values())
+        self._compiled = build_model(
+            self._models, finalists, self._pace, self._place(incumbents), time_incumbents
         )
-        self._append_rounds(held, first[0])
+        rivals = self._pick_challengers()
+        first_kernels = self._time_ranks(
+            [incumbents, {**incumbents, **rivals}] if rivals else [incumbents],
+            0.6 if rivals else 1.0,
+        )
+        self._append_rounds(incumbents, first_kernels[0])
         if rivals:
-            self._append_rounds(rivals, first[1])
+            self._append_rounds(rivals, first_kernels[1])
         likely = self._pick_likely(rivals)
-        kept = self._compare_packages(likely, first) if likely else self._time_incumbents(first[0])
-        return self._build_report(rivals, kept)
+        final_kernels = (
+            self._compare_packages(likely, first_kernels)
+            if likely
+            else self._time_incumbents(first_kernels[0])
+        )
+        return self._build_report(rivals, final_kernels)
 
     @property
     def _held(self) -> Ranks:
@@ -166,33 +173,35 @@ class Finals:
             if (entry := self._entered[name])
             and is_faster_in_model(self._evidence[name], entry.proposals[rank], entry.incumbent)
         }
-        passed = set(self._limits.passed(likely)) if likely else set()
-        return {name: rivals[name] for name in likely if name in passed}
+        passing_names = set(self._limits.passed(likely)) if likely else set()
+        return {name: rivals[name] for name in likely if name in passing_names}
 
     def _compare_packages(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
         """Run packages with the challengers and with the incumbents in turn.
 
         Raises TooLate where no time is left to tell.
         """
-        held, new = self._held, {**self._held, **likely}
+        incumbents, challengers = self._held, {**self._held, **likely}
         self._pace.kept = 0.0
         kernels: Sequence[Kernels] = (first[0], self._merge_times(first, likely))
         try:
-            raced = self._time_packages(held, new)
-            wholes = [median(raced.old), median(raced.new)]
+            package_times = self._time_packages(incumbents, challengers)
+            wholes = [median(package_times.old), median(package_times.new)]
         except TooLate:
-            kernels = self._time_ranks([held, new], 1.0)
-            raced = _RacedPackages(*map(_sum_kernel_times, kernels))
+            kernels = self._time_ranks([incumbents, challengers], 1.0)
+            package_times = _RacedPackages(*map(_sum_kernel_times, kernels))
             wholes = [self._models.unwatched()] * 2
         for name, rank in likely.items():
             entry = self._entered[name]
             self._evidence[name] += [
-                TaskEvidence(entry.incumbent, "package", tuple(raced.old)),
-                TaskEvidence(entry.proposals[rank], "package", tuple(raced.new)),
+                TaskEvidence(entry.incumbent, "package", tuple(package_times.old)),
+                TaskEvidence(entry.proposals[rank], "package", tuple(package_times.new)),
             ]
-        changed = any(self._choose_winner_rank(name, rank) == rank for name, rank in likely.items())
-        gain = estimate_paired_ratio(raced.new, raced.old, SURE)
-        return _FinalKernels(kernels[changed], gain, wholes[changed])
+        has_new_winner = any(
+            self._choose_winner_rank(name, rank) == rank for name, rank in likely.items()
+        )
+        gain = estimate_paired_ratio(package_times.new, package_times.old, SURE)
+        return _FinalKernels(kernels[has_new_winner], gain, wholes[has_new_winner])
 
     def _merge_times(self, first: Sequence[Kernels], likely: Ranks) -> Kernels:
         """Return the times of the likely challengers, and of the incumbents of all other tasks."""
@@ -205,14 +214,14 @@ class Finals:
     def _choose_winner_rank(self, name: str, rank: int) -> int:
         """Return the rank of the winner of a task, which has a challenger of this rank."""
         entry = self._entered[name]
-        won = pick_in_model(self._evidence[name], entry.incumbent, entry.proposals[rank])
-        return entry.proposals.index(won)
+        winner = pick_in_model(self._evidence[name], entry.incumbent, entry.proposals[rank])
+        return entry.proposals.index(winner)
 
-    def _time_packages(self, held: Ranks, new: Ranks) -> "_RacedPackages":
+    def _time_packages(self, incumbents: Ranks, challengers: Ranks) -> "_RacedPackages":
         """Return what packages take. Raises TooLate where there is no time to build them."""
         if not self._pace.builds():
             raise TooLate
-        places = [self._place(held), self._place(new)]
+        places = [self._place(incumbents), self._place(challengers)]
         for place in places:
             self._models.link(place)
         return _RacedPackages(
@@ -249,33 +258,37 @@ class Finals:
             for name in entry.state.task.functions
         }
 
-    def _build_report(self, rivals: Ranks, kept: _FinalKernels) -> Decided:
-        every = ((task.workload, _compute_call_times(task, kept.kernels)) for task in self._tasks)
-        times = {name: seconds for name, seconds in every if seconds}
-        middle = {name: median(seconds) for name, seconds in times.items()}
+    def _build_report(self, rivals: Ranks, final_kernels: _FinalKernels) -> Decided:
+        call_times = (
+            (task.workload, _compute_call_times(task, final_kernels.kernels))
+            for task in self._tasks
+        )
+        times = {name: seconds for name, seconds in call_times if seconds}
+        medians = {name: median(seconds) for name, seconds in times.items()}
         ranks = {
             **self._held,
             **{name: self._choose_winner_rank(name, rank) for name, rank in rivals.items()},
         }
         ratios = {name: self._compare_challenger(name, rank) for name, rank in rivals.items()}
-        told = {
+        final_times = {
             name: FinalTime(
-                seconds=middle[name], finalists=len(entry.proposals),
+                seconds=medians[name], finalists=len(entry.proposals),
                 replaced=_describe_proposal(entry.proposals[0]) if ranks[name] else None,
                 ratio=ratio.as_tuple() if (ratio := ratios.get(name)) else None,
             )
-            for name, entry in self._entered.items() if name in middle and self._evidence[name]
+            for name, entry in self._entered.items() if name in medians and self._evidence[name]
         }  # fmt: skip
-        kernels = median(_sum_kernel_times(kept.kernels))
+        kernels = median(_sum_kernel_times(final_kernels.kernels))
         report = FinalsReport(
-            rounds=len(kept.kernels), sure=SURE,
+            rounds=len(final_kernels.kernels), sure=SURE,
             tasks=sum(ratio is not None for ratio in ratios.values()),
             decided=sum(_is_sure(ratio) for ratio in ratios.values()),
             changed=sum(rank > 0 for rank in ranks.values()),
-            kernels=kernels, rest=max(0.0, kept.whole - kernels), whole=kept.whole, times=middle,
-            gain=kept.gain and kept.gain.as_tuple(),
+            kernels=kernels, rest=max(0.0, final_kernels.whole - kernels),
+            whole=final_kernels.whole, times=medians,
+            gain=final_kernels.gain and final_kernels.gain.as_tuple(),
         )  # fmt: skip
-        return Decided(self._evidence, times, report, told)
+        return Decided(self._evidence, times, report, final_times)
 
     def _compare_challenger(self, name: str, rank: int) -> Interval | None:
         entry = self._entered[name]
@@ -285,8 +298,8 @@ class Finals:
 
 def _compute_call_times(task: Task, rounds: Kernels) -> tuple[float, ...]:
     """Return the seconds of one call of a task in each round; () if the model has none of it."""
-    found = [sum(time.get(name, 0.0) for name in task.functions) for time in rounds]
-    return tuple(total / task.calls for total in found) if all(found) else ()
+    totals = [sum(time.get(name, 0.0) for name in task.functions) for time in rounds]
+    return tuple(total / task.calls for total in totals) if all(totals) else ()
 
 
 def _sum_kernel_times(rounds: Kernels) -> list[float]:

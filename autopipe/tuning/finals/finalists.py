@@ -56,11 +56,11 @@ def select_finalists(
 
     Of workloads that are `done` it is the winner alone. Untuned schedules have passed their check.
     """
-    entered = _enter_finalists(states, checks, most, done)
-    held = {entry.state.task.workload: entry.incumbent for entry in entered if entry.held}
-    if set(find_passing(states, held, checks)) != held.keys():
-        entered = _enter_finalists(states, checks, most, done)
-    return entered
+    finalists = _enter_finalists(states, checks, most, done)
+    incumbents = {entry.state.task.workload: entry.incumbent for entry in finalists if entry.held}
+    if set(find_passing(states, incumbents, checks)) != incumbents.keys():
+        finalists = _enter_finalists(states, checks, most, done)
+    return finalists
 
 
 def _enter_finalists(
@@ -68,17 +68,17 @@ def _enter_finalists(
 ) -> list[Finalists]:
     times = {id(s): s.task.calls * s.best for s in states if checks.journal.winner(s) is not None}
     total = sum(times.values())
-    found = []
+    finalists = []
     for state in states:
         if id(state) in times:
             heavy = times[id(state)] >= _WEIGHT * total and state.task.workload not in done
             count = most if heavy else 1
-            made = _make_finalists(
+            task_finalists = _make_finalists(
                 state, _rank_candidates(state, checks.journal), checks.maker, count
             )
-            if made.proposals:
-                found.append(made)
-    return found
+            if task_finalists.proposals:
+                finalists.append(task_finalists)
+    return finalists
 
 
 def _rank_candidates(state: TaskState, journal: Journal) -> Iterator[Proposal]:
@@ -90,20 +90,22 @@ def _rank_candidates(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     assert winner is not None  # noqa: S101 - the caller has seen it
     yield winner.proposal
     limit = _BEHIND * winner.median
-    ranked = journal.ranked(state)
-    untuned = [one for one in ranked if one.proposal == state.untuned]
-    for timed in (*untuned, *journal.repeats(state), *ranked):
-        if timed.median <= limit or timed in untuned:  # its trial may have been disturbed
-            yield timed.proposal
+    ranked_trials = journal.ranked(state)
+    untuned_trials = [one for one in ranked_trials if one.proposal == state.untuned]
+    for candidate in (*untuned_trials, *journal.repeats(state), *ranked_trials):
+        if (
+            candidate.median <= limit or candidate in untuned_trials
+        ):  # its trial may have been disturbed
+            yield candidate.proposal
 
 
 def _make_finalists(
-    state: TaskState, ranked: Iterator[Proposal], maker: Maker, count: int
+    state: TaskState, candidates: Iterator[Proposal], maker: Maker, count: int
 ) -> Finalists:
     """Return the first that make a schedule; none if the winner does not."""
     proposals: list[Proposal] = []
     modules = []
-    for proposal in dict.fromkeys(ranked):
+    for proposal in dict.fromkeys(candidates):
         if len(proposals) == count or proposal.body in [one.body for one in proposals]:
             continue
         try:
@@ -113,9 +115,13 @@ def _make_finalists(
                 break
         else:
             proposals.append(proposal)
-    bodies, untuned = [proposal.body for proposal in proposals], state.untuned
-    held = bodies.index(untuned.body) if untuned and untuned.body in bodies else 0
-    return Finalists(state, tuple(proposals), tuple(modules), held)
+    bodies, untuned_proposal = [proposal.body for proposal in proposals], state.untuned
+    incumbent_rank = (
+        bodies.index(untuned_proposal.body)
+        if untuned_proposal and untuned_proposal.body in bodies
+        else 0
+    )
+    return Finalists(state, tuple(proposals), tuple(modules), incumbent_rank)
 
 
 def plan_others(
@@ -124,7 +130,7 @@ def plan_others(
     """Return the schedules of tasks without finalists, by name: those of a build."""
     texts = {task.name: known.read_workload(task) for task in tasks}
     loops = {t.name: annotate_workload(module_io.parse_json(texts[t.name]), t.info) for t in tasks}
-    found = {}
+    modules = {}
     with Maker(loops, failures) as maker:
         for task in tasks:
             _, rule = policy.rule(task, task.share)
@@ -132,5 +138,5 @@ def plan_others(
             offer = next(
                 iterate_fallbacks(chain, partial(maker.plans, task.name), partial(is_allowed, rule))
             )
-            found[task.name] = offer.planned.module if offer.planned else loops[task.name]
-    return found
+            modules[task.name] = offer.planned.module if offer.planned else loops[task.name]
+    return modules

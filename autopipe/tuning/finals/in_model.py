@@ -43,24 +43,26 @@ class ModelComparison:
         That is not possible everywhere: this clock does not see a GPU. There the trials decide, and
         settings on one thread are excluded where kernels are timed as in a model.
         """
-        played = self._list_models()
-        found: list[Decided] = []
-        done: set[str] = set()
-        for at, model in enumerate(played):
-            share = self.deadline.in_model / len(played)
-            seconds = min(share, self.deadline.left() / (len(played) - at))
-            decided = self._compare_in(model, done, states, seconds)
-            if decided is not None:
-                found.append(decided)
-                self._append_evidence(decided, [s for s in states if s.task.workload not in done])
-                done |= {task.workload for task in model.tasks}
-        self._keep_threads([state for state in states if state.task.workload not in done])
+        models = self._list_models()
+        comparisons: list[Decided] = []
+        done_workloads: set[str] = set()
+        for at, model in enumerate(models):
+            share = self.deadline.in_model / len(models)
+            seconds = min(share, self.deadline.left() / (len(models) - at))
+            comparison = self._compare_in(model, done_workloads, states, seconds)
+            if comparison is not None:
+                comparisons.append(comparison)
+                self._append_evidence(
+                    comparison, [s for s in states if s.task.workload not in done_workloads]
+                )
+                done_workloads |= {task.workload for task in model.tasks}
+        self._keep_threads([state for state in states if state.task.workload not in done_workloads])
         check_winners(states, self.checks)
-        return tuple(found)
+        return tuple(comparisons)
 
-    def _append_evidence(self, decided: Decided, states: Sequence[TaskState]) -> None:
+    def _append_evidence(self, comparison: Decided, states: Sequence[TaskState]) -> None:
         for state in states:
-            evidence = decided.evidence.get(state.task.workload, ())
+            evidence = comparison.evidence.get(state.task.workload, ())
             self.checks.journal.append(state, *evidence)
 
     def _list_models(self) -> Sequence[SizedModel]:
@@ -76,20 +78,20 @@ class ModelComparison:
     ) -> Decided | None:
         """Compare the finalists of tasks that are not `done` in one model; None if it failed."""
         end = monotonic() + seconds
-        called = _find_called(model, states)
+        called_states = _find_called(model, states)
         most = self.plan.tuning.finalists
-        entered = select_finalists(called, self.checks, most=most, done=done)
-        if not entered:
+        finalists = select_finalists(called_states, self.checks, most=most, done=done)
+        if not finalists:
             return None
         at = "".join(f", {name} {size}" for name, size in model.sizes.items())
         text = f"building the model with its finalists{at}"
         self.emit(Progress(stage="tune", message=text, remaining=seconds))
-        source = self._gather_source(model, entered)
-        passed = partial(find_passing, called, checks=self.checks)
-        limits = Limits(end - monotonic(), self.bench.turn.taken, passed)
+        source = self._gather_source(model, finalists)
+        find_passing_names = partial(find_passing, called_states, checks=self.checks)
+        limits = Limits(end - monotonic(), self.bench.turn.taken, find_passing_names)
         try:
-            with InModel(source, self.deadline.left) as built:
-                found = Finals(built, model.tasks, entered, limits).decide()
+            with InModel(source, self.deadline.left) as built_model:
+                comparison = Finals(built_model, model.tasks, finalists, limits).decide()
         except TooLate:
             self._give_up(f"there is no time to run the model with its finalists{at}")
             return None
@@ -101,7 +103,7 @@ class ModelComparison:
                 self.emit(Warn(stage="tune", message=text))
             return None
         sizes = {"sizes": dict(model.sizes)} if model.sizes else {}
-        return replace(found, report=found.report.model_copy(update=sizes))
+        return replace(comparison, report=comparison.report.model_copy(update=sizes))
 
     def _keep_threads(self, states: Sequence[TaskState]) -> None:
         if self.bench.touched:
@@ -111,14 +113,14 @@ class ModelComparison:
         self.deadline.left_out[COMPARISONS] += 1
         self.emit(Progress(stage="tune", message=f"the trials decide: {why}"))
 
-    def _gather_source(self, model: SizedModel, entered: Sequence[Finalists]) -> ModelSource:
-        known = {entry.state.task.name for entry in entered}
-        rest = [task for task in model.tasks if task.name not in known]
+    def _gather_source(self, model: SizedModel, finalists: Sequence[Finalists]) -> ModelSource:
+        finalist_names = {entry.state.task.name for entry in finalists}
+        rest = [task for task in model.tasks if task.name not in finalist_names]
         policy, failures = self.plan.policy, self.checks.failures
-        alone = plan_others(rest, self.tasks, policy=policy, failures=failures)
+        other_modules = plan_others(rest, self.tasks, policy=policy, failures=failures)
         bodies: dict[str, Sequence[tvm.IRModule]]
-        bodies = {name: (alone[task.name],) for task in rest for name in task.functions}
-        bodies |= {name: one.modules for one in entered for name in one.state.task.functions}
+        bodies = {name: (other_modules[task.name],) for task in rest for name in task.functions}
+        bodies |= {name: one.modules for one in finalists for name in one.state.task.functions}
         conditions = self.bench.conditions
         return ModelSource(model.module, bodies, conditions.target, conditions.hardware.cores)
 

@@ -126,24 +126,24 @@ class Pace:
         the `fewest` rounds, too. Raises TooLate where the time is too short for these.
         """
         rounds: list[Sequence[_Answer]] = []
-        needed = 0.0
+        needed_seconds = 0.0
         try:
             with self._limits.taken():
                 ask(places)
-                begun = monotonic()
-                until, latest = begun + self.left() * part, begun + (self.left() + self.kept) * part
+                start = monotonic()
+                until, latest = start + self.left() * part, start + (self.left() + self.kept) * part
                 while len(rounds) < most:
-                    if monotonic() + needed > (until if len(rounds) >= fewest else latest):
+                    if monotonic() + needed_seconds > (until if len(rounds) >= fewest else latest):
                         break
                     step = -1 if len(rounds) % 2 else 1  # none always comes first
                     rounds.append(ask(places[::step])[::step])
-                    each = (monotonic() - begun) / len(rounds)
-                    needed = each * max(1, fewest - len(rounds))
+                    round_seconds = (monotonic() - start) / len(rounds)
+                    needed_seconds = round_seconds * max(1, fewest - len(rounds))
         except TurnTimeout:
             raise TooLate from None
         if len(rounds) < fewest:
             raise TooLate
-        self.each = each / len(places)
+        self.each = round_seconds / len(places)
         return list(zip(*rounds, strict=True))
 
 
@@ -159,37 +159,37 @@ def build_model(
     `run` runs the model a little and tells `pace` what a round takes. Raises TooLate where no
     task has a challenger.
     """
-    begun = monotonic()
+    start = monotonic()
     models.build(place)
-    pace.build = monotonic() - begun
+    pace.build = monotonic() - start
     run()
     packages = pace.build + FEWEST * _PROCESS
-    kept = min(packages, _KEPT * pace.left())
-    pace.kept = kept if kept >= _ENOUGH * packages else 0.0
+    reserved_seconds = min(packages, _KEPT * pace.left())
+    pace.kept = reserved_seconds if reserved_seconds >= _ENOUGH * packages else 0.0
     playing = _PLAYED * FEWEST * pace.each
     shortest = _PART * (pace.left() + pace.kept)
-    found = {entry.state.task.workload: 0 for entry in entered}
+    compiled_counts = {entry.state.task.workload: 0 for entry in entered}
     longest = 0.0
     for rank, entry in _order_finalists(entered):
         left = pace.left()
         short = rank >= _SURE_OF and left + pace.kept < shortest
         if short or left - playing < longest:
             break
-        begun = monotonic()
+        start = monotonic()
         models.add(rank, entry.state.task.functions)
-        found[entry.state.task.workload] = rank + 1
-        longest = max(longest, monotonic() - begun)
-    usable = {name: count if count > 1 else 0 for name, count in found.items()}
+        compiled_counts[entry.state.task.workload] = rank + 1
+        longest = max(longest, monotonic() - start)
+    usable = {name: count if count > 1 else 0 for name, count in compiled_counts.items()}
     if any(len(entry.proposals) > 1 for entry in entered) and not any(usable.values()):
         raise TooLate
     return usable
 
 
-def _order_finalists(entered: Sequence[Finalists]) -> Iterator[tuple[int, Finalists]]:
+def _order_finalists(finalists: Sequence[Finalists]) -> Iterator[tuple[int, Finalists]]:
     """Yield ranks and tasks in the order in which they are compiled."""
-    some = [entry for entry in entered if len(entry.proposals) > 1]
-    some.sort(key=lambda entry: -entry.state.task.calls * entry.state.best)
-    most = max((len(entry.proposals) for entry in some), default=0)
-    yield from ((rank, entry) for entry in some for rank in (0, 1))
+    contested = [entry for entry in finalists if len(entry.proposals) > 1]
+    contested.sort(key=lambda entry: -entry.state.task.calls * entry.state.best)
+    most = max((len(entry.proposals) for entry in contested), default=0)
+    yield from ((rank, entry) for entry in contested for rank in (0, 1))
     for rank in range(2, most):
-        yield from ((rank, entry) for entry in some if len(entry.proposals) > rank)
+        yield from ((rank, entry) for entry in contested if len(entry.proposals) > rank)

@@ -44,14 +44,16 @@ class Family:
 
 def find_families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Family]:
     """Return the kernels with open sizes among all tasks that have tuned ones at likely sizes."""
-    tuned = {state.task.workload: state for state in states}
-    found = []
+    tuned_states = {state.task.workload: state for state in states}
+    families = []
     for task in tasks:
-        same = (task.likely, *task.also_likely)
-        members = tuple(tuned[name] for name in same if name is not None and name in tuned)
+        workloads = (task.likely, *task.also_likely)
+        members = tuple(
+            tuned_states[name] for name in workloads if name is not None and name in tuned_states
+        )
         if members:
-            found.append(Family(task.workload, members))
-    return found
+            families.append(Family(task.workload, members))
+    return families
 
 
 def invite_guests(
@@ -61,12 +63,12 @@ def invite_guests(
 
     These are the fastest settings at each likely size that also fit the others.
     """
-    invited: dict[str, dict[Proposal, None]] = defaultdict(dict)
+    guests: dict[str, dict[Proposal, None]] = defaultdict(dict)
     for family in found:
         for proposal in _list_candidates(family, journal, maker):
             for state in family.members:
-                invited[state.task.workload][proposal] = None
-    return {workload: list(proposals) for workload, proposals in invited.items()}
+                guests[state.task.workload][proposal] = None
+    return {workload: list(proposals) for workload, proposals in guests.items()}
 
 
 def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenSetting]]:
@@ -74,26 +76,26 @@ def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[s
 
     Each states of which workload with open sizes it is. One that the record itself has is left out.
     """
-    won: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
+    settings: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
     for family in found:
-        timed = [(state, _find_repeat_times(state, journal)) for state in family.members]
-        timed = [(state, times) for state, times in timed if times]
-        if not timed:
+        member_times = [(state, _find_repeat_times(state, journal)) for state in family.members]
+        member_times = [(state, times) for state, times in member_times if times]
+        if not member_times:
             continue
-        every = [times for _, times in timed]
+        every = [times for _, times in member_times]
         common = [proposal for proposal in every[0] if all(proposal in times for times in every)]
         fit = [proposal for proposal in common if serves_dynamic(proposal.schedule)]
         if not fit:
             continue
         proposal = min(fit, key=lambda one: sum(math.log(times[one]) for times in every))
-        first = timed[0][0]
+        first = member_times[0][0]
         winner = journal.winner(first)
         if winner is None or winner.proposal != proposal:
-            won[first.task.workload][family.workload] = OpenSetting(
+            settings[first.task.workload][family.workload] = OpenSetting(
                 engine=proposal.by.engine, implementation=proposal.by.implementation,
                 schedule=proposal.schedule,
             )  # fmt: skip
-    return dict(won)
+    return dict(settings)
 
 
 def _find_repeat_times(state: TaskState, journal: Journal) -> Mapping[Proposal, float]:
@@ -103,11 +105,13 @@ def _find_repeat_times(state: TaskState, journal: Journal) -> Mapping[Proposal, 
 
 def _list_candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
     """Yield the fastest settings of all members, the winners first, that fit every member."""
-    ranked = (_list_dynamic_schedules(state, journal) for state in family.members)
-    mixed = (one for place in zip_longest(*ranked) for one in place if one is not None)
+    member_schedules = (_list_dynamic_schedules(state, journal) for state in family.members)
+    interleaved = (
+        one for place in zip_longest(*member_schedules) for one in place if one is not None
+    )
     fit = (
         proposal
-        for proposal in dict.fromkeys(mixed)
+        for proposal in dict.fromkeys(interleaved)
         if all(_is_applicable(state, proposal, journal, maker) for state in family.members)
     )
     yield from islice(fit, _GUESTS)
@@ -115,8 +119,8 @@ def _list_candidates(family: Family, journal: Journal, maker: Replays) -> Iterat
 
 def _list_dynamic_schedules(state: TaskState, journal: Journal) -> list[Proposal]:
     """Return the two fastest schedules of a task that serve every size."""
-    ranked = dict.fromkeys(one.proposal for one in journal.ranked(state))
-    return list(islice((one for one in ranked if serves_dynamic(one.schedule)), 2))
+    ranked_proposals = dict.fromkeys(one.proposal for one in journal.ranked(state))
+    return list(islice((one for one in ranked_proposals if serves_dynamic(one.schedule)), 2))
 
 
 def _is_applicable(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:

@@ -89,12 +89,12 @@ def repeat_fastest(  # noqa: PLR0913 - all but the tasks by name
 
     watch.begin("checking the winners of the trials")
     check_winners(trials.states, checks)
-    sized = {name for task in dynamic for name in (task.likely, *task.also_likely)}
+    specialized_names = {name for task in dynamic for name in (task.likely, *task.also_likely)}
     keeps_threads = trials.touched > 0 and not deadline.in_model
 
     def single(state: TaskState, fastest: Proposal) -> str | None:
         # it is tuned for other sizes, too, which may be large
-        if keeps_threads or state.task.workload in sized:
+        if keeps_threads or state.task.workload in specialized_names:
             return None
         return make_one_thread_schedule(state, fastest, checks.maker.replay)
 
@@ -133,10 +133,10 @@ def measure_repeats(
         parts = _select_parts(state, journal, extras)
         if not parts or journal.recall_repeats(state, parts):
             continue
-        begun = monotonic()
+        start = monotonic()
         if deadline.left() <= longest or not _measure_rounds(state, parts, trials, runner):
             deadline.left_out[REPEATS] += 1
-        longest = max(longest, monotonic() - begun)
+        longest = max(longest, monotonic() - start)
 
 
 def _measure_rounds(
@@ -146,23 +146,25 @@ def _measure_rounds(
     if parts:
         candidates = [trials.candidate(state, part) for part in parts]
         try:
-            found = runner.rounds(candidates, ROUNDS)
+            measurements = runner.rounds(candidates, ROUNDS)
         except TurnTimeout:
             return False
-        trials.journal.add_repeats(state, dict(zip(parts, found, strict=True)))
+        trials.journal.add_repeats(state, dict(zip(parts, measurements, strict=True)))
     return True
 
 
 def _select_parts(state: TaskState, journal: Journal, extras: Extras) -> list[Proposal]:
     """Return the schedules that take part, each once; none of a task without a record."""
-    timed = list(dict.fromkeys(one.proposal for one in journal.ranked(state)))
-    some = [*timed[:_BEST], *(other for other in timed[_BEST:] if other == state.untuned)]
+    proposals = list(dict.fromkeys(one.proposal for one in journal.ranked(state)))
+    some = [*proposals[:_BEST], *(other for other in proposals[_BEST:] if other == state.untuned)]
     some += [
         guest for guest in extras.guests.get(state.task.workload, ()) if some and guest not in some
     ]
-    alone = extras.single(state, some[0]) if some else None
-    if alone is not None and all(part.schedule != alone for part in some):
-        some.append(Proposal(some[0].by, alone))
+    one_thread_schedule = extras.single(state, some[0]) if some else None
+    if one_thread_schedule is not None and all(
+        part.schedule != one_thread_schedule for part in some
+    ):
+        some.append(Proposal(some[0].by, one_thread_schedule))
     for loops in extras.plain(state) if some and state.admits_plain else ():
         if all(part.schedule != loops.schedule for part in some):
             some.append(loops)
@@ -178,7 +180,7 @@ def make_one_thread_schedule(state: TaskState, fastest: Proposal, replay: Replay
         return None
     schedule = one_thread.make_setting(fastest.schedule)
     try:
-        made = replay(state.task.name, *fastest) if schedule is not None else None
+        module = replay(state.task.name, *fastest) if schedule is not None else None
     except (Refused, Failed):
         return None
-    return schedule if made is not None and one_thread.remove_threads(made) else None
+    return schedule if module is not None and one_thread.remove_threads(module) else None

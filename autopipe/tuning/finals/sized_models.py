@@ -26,11 +26,11 @@ class SizedModel:
 
 def load_sized_models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
     """Yield the model at each likely size; the model itself, if no size is open."""
-    sized = SizedModules.within(lowered).modules
-    for one in sized:
-        module = module_io.load_module(lowered / one.file)
-        yield SizedModel(module, _select_tasks(module, one.label, tasks), one.sizes)
-    if not sized:
+    sized_modules = SizedModules.within(lowered).modules
+    for model in sized_modules:
+        module = module_io.load_module(lowered / model.file)
+        yield SizedModel(module, _select_tasks(module, model.label, tasks), model.sizes)
+    if not sized_modules:
         yield SizedModel(module_io.load_module(lowered / WHOLE), tasks, {})
 
 
@@ -54,10 +54,10 @@ def _select_tasks(module: tvm.IRModule, label: str, tasks: Sequence[Task]) -> li
     sizes, twice at each. In the module for 32 it is `fused_add`, called twice and not four times.
     """
     counts = count_calls(module)
-    found = []
+    model_tasks = []
     for task in tasks:
         names = tuple(name for name in counts if append_label(name, label) in task.functions)
         if names:
             calls = sum(counts[name] for name in names)
-            found.append(task.model_copy(update={"functions": names, "calls": calls}))
-    return found
+            model_tasks.append(task.model_copy(update={"functions": names, "calls": calls}))
+    return model_tasks

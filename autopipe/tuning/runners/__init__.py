@@ -10,22 +10,22 @@ from autopipe.errors import SetupError
 from autopipe.tuning.runners.runner import Runner, Wanted
 
 
-def _open_local(wanted: Wanted) -> Runner:
+def _open_local(request: Wanted) -> Runner:
     from autopipe.tuning.runners import local
 
-    return local.open_runner(wanted)
+    return local.open_runner(request)
 
 
-def _open_farm(wanted: Wanted) -> Runner:
+def _open_farm(request: Wanted) -> Runner:
     from autopipe.tuning.runners import farm
 
-    return farm.open_runner(wanted)
+    return farm.open_runner(request)
 
 
-def _open_rpc(wanted: Wanted) -> Runner:
+def _open_rpc(request: Wanted) -> Runner:
     from autopipe.tuning.runners import rpc
 
-    return rpc.open_runner(wanted)
+    return rpc.open_runner(request)
 
 
 RUNNERS: Final[Mapping[str, Callable[[Wanted], Runner]]] = {

@@ -76,18 +76,18 @@ class FarmRunner:
         """Return who is told of an answer before anybody waits for it."""
         tell = self.tell
 
-        def told(answer: WorkAnswer | str) -> None:
+        def forward_answer(answer: WorkAnswer | str) -> None:
             if tell is not None and not (isinstance(answer, WorkAnswer) and answer.refused):
                 tell(place, *_read_measurements(answer, 1))
 
-        return told
+        return forward_answer
 
     def _yield_measurements(self, places: dict[int, int]) -> Generator[tuple[int, Measurement]]:
         try:
             while places:
                 for number, answer in self._farm.answered(places).items():
-                    (found,) = _read_measurements(answer, 1)
-                    yield places.pop(number), found
+                    (measurement,) = _read_measurements(answer, 1)
+                    yield places.pop(number), measurement
         finally:
             self._farm.cancel(places)
 
@@ -160,15 +160,15 @@ def open_runner(wanted: Wanted) -> FarmRunner:
         raise
 
 
-def _wait_for_workers(farm: Farm, wanted: Wanted) -> None:
-    until = time.monotonic() + wanted.reach.wait_timeout
-    told = False
+def _wait_for_workers(farm: Farm, request: Wanted) -> None:
+    until = time.monotonic() + request.reach.wait_timeout
+    is_reported = False
     while not farm.own:
         if time.monotonic() >= until:
-            raise SetupError(f"{describe_absence(farm)} within {wanted.reach.wait_timeout:g} s")
-        if not told:
-            told = True
-            wanted.emit(
+            raise SetupError(f"{describe_absence(farm)} within {request.reach.wait_timeout:g} s")
+        if not is_reported:
+            is_reported = True
+            request.emit(
                 Progress(stage="tune", message=f"{describe_absence(farm)}: waiting for one")
             )
         farm.pump(1.0)

@@ -28,8 +28,8 @@ class FarmChecker:
     def plain_runs(self, piece: Piece) -> bool:
         """Tell whether the plain loops of a piece can be run, and agree with themselves."""
         (answer,) = self._ask([piece], "loops")
-        checked = None if isinstance(answer, str) else answer.checked
-        return checked is not None and checked.get("plain_runs") is True
+        outcomes = None if isinstance(answer, str) else answer.checked
+        return outcomes is not None and outcomes.get("plain_runs") is True
 
 
 def check_answer(answer: WorkAnswer | str) -> WorkAnswer | str:
@@ -43,8 +43,8 @@ def _read_outcome(answer: WorkAnswer | str) -> Outcome:
     """Read the outcome of a check from an answer; a failure where it has none."""
     if isinstance(answer, str):
         return Failed(Failure(How.RAISED, f"no worker could do it: {answer}"))
-    checked = answer.checked or {}
+    outcomes = answer.checked or {}
     with suppress(ValueError, TypeError, LookupError, AutopipeError):
-        if "found" in checked:
-            return Checked.of(checked["found"])
-    return Failed(Failure(How.RAISED, str(checked.get("failed", "an answer without a verdict"))))
+        if "found" in outcomes:
+            return Checked.of(outcomes["found"])
+    return Failed(Failure(How.RAISED, str(outcomes.get("failed", "an answer without a verdict"))))

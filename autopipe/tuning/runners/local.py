@@ -30,8 +30,10 @@ class LocalRunner:
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order."""
-        with closing(self._local.measure(candidates, best, rivals=rivals, until=until)) as found:
-            yield from enumerate(found)
+        with closing(
+            self._local.measure(candidates, best, rivals=rivals, until=until)
+        ) as measurements:
+            yield from enumerate(measurements)
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds."""

@@ -50,8 +50,8 @@ class RpcRunner:
             )
         triple = wanted.facts[Facet.TARGET].get("mtriple")
         machine = find_architecture(str(triple) if triple else None)
-        said = {name: value for name, value in self._found.items() if value is not None}
-        self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **said}
+        facts = {name: value for name, value in self._found.items() if value is not None}
+        self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **facts}
         self.checker = DeviceChecker(wanted.conditions, devices, wanted.linker)
         self.checker.probe()
 
@@ -72,11 +72,11 @@ class RpcRunner:
                 for candidate in candidates[len(children) : place + 1 + _count_cores()]:
                     path = folder / f"{len(children)}.so"
                     children.append(open_ones.enter_context(self._start_build(candidate, path)))
-                found = self._finish_build(children[place])
-                if isinstance(found, LinkedKernel):
-                    found = self._time_kernel(found, best)
-                best = min(best, found.median) if rivals else best
-                yield place, found
+                result = self._finish_build(children[place])
+                if isinstance(result, LinkedKernel):
+                    result = self._time_kernel(result, best)
+                best = min(best, result.median) if rivals else best
+                yield place, result
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
         """Time one after the other, and so on for so many rounds, all of them on one device."""
@@ -85,10 +85,12 @@ class RpcRunner:
                 open_ones.enter_context(self._start_build(candidate, folder / f"{place}.so"))
                 for place, candidate in enumerate(candidates)
             ]
-            built = [self._finish_build(child) for child in children]
-            kernels = [kernel for kernel in built if isinstance(kernel, LinkedKernel)]
-            timed = iter(self._time_in_turn(kernels, count) if kernels else ())
-            return [found if isinstance(found, Measurement) else next(timed) for found in built]
+            results = [self._finish_build(child) for child in children]
+            kernels = [kernel for kernel in results if isinstance(kernel, LinkedKernel)]
+            kernel_times = iter(self._time_in_turn(kernels, count) if kernels else ())
+            return [
+                found if isinstance(found, Measurement) else next(kernel_times) for found in results
+            ]
 
     def close(self) -> None:
         """End nothing: a session ends with its candidate."""
@@ -99,8 +101,10 @@ class RpcRunner:
     ) -> Generator[OpenSession]:
         """Hold a device that is like the first one. Raises DeviceLost, and SetupError."""
         with self._devices.opened(kernels, runs) as session:
-            other = {name for name in self._found if session.device.get(name) != self._found[name]}
-            for name in sorted(other):
+            changed_names = {
+                name for name in self._found if session.device.get(name) != self._found[name]
+            }
+            for name in sorted(changed_names):
                 raise DeviceLost(
                     f"{session.address} is another device than the first of this run: {name} is "
                     f"{session.device.get(name)!a}, was {self._found[name]!a}"
@@ -131,13 +135,13 @@ class RpcRunner:
 
         def once() -> list[Measurement]:
             with self._open_session(kernels, count) as session:
-                timed = [
+                rounds = [
                     [_time_once(session, place, limits, math.inf) for place in range(len(kernels))]
                     for _ in range(count)
                 ]
             return [
                 to_measurement(tuple(found.median for found in times), cut=False)
-                for times in zip(*timed, strict=True)
+                for times in zip(*rounds, strict=True)
             ]
 
         try:
@@ -171,17 +175,17 @@ class RpcRunner:
     def _finish_build(self, child: Child) -> LinkedKernel | Measurement:
         """Return what a child has built, or why it has not; end it."""
         try:
-            found = child.answer()
+            answer = child.answer()
         except Failed as error:
             if error.how is How.HUNG:
                 limit = self._wanted.measure.build_timeout
                 return Measurement(error=f"building took longer than {limit:g} s")
-            crashed = error.how in {How.CRASHED, How.ENDED}
-            return Measurement(error=f"building crashed: {error}" if crashed else str(error))
+            is_crash = error.how in {How.CRASHED, How.ENDED}
+            return Measurement(error=f"building crashed: {error}" if is_crash else str(error))
         finally:
             child.close()
-        ports = tuple((tuple(shape), dtype) for shape, dtype in found["ports"])
-        return LinkedKernel(found["path"], ports)
+        ports = tuple((tuple(shape), dtype) for shape, dtype in answer["ports"])
+        return LinkedKernel(answer["path"], ports)
 
 
 def open_runner(wanted: Wanted) -> RpcRunner:
@@ -191,10 +195,10 @@ def open_runner(wanted: Wanted) -> RpcRunner:
 
 def _time_once(session: OpenSession, place: int, limits: Measure, best: float) -> Measurement:
     try:
-        found = session.time(place, limits, best)
+        times = session.time(place, limits, best)
     except DeviceLost as error:
         raise SessionEnded(f"running ended the session: {error}") from None
-    return Measurement(tuple(found["seconds"]), found["error"], found["cut"])
+    return Measurement(tuple(times["seconds"]), times["error"], times["cut"])
 
 
 def _count_cores() -> int:

@@ -113,13 +113,13 @@ class Bandit:
     def _score_contender(self, by: Contender, best: float) -> tuple[float, bool, float, int]:
         """Return what another batch is expected to bring a second; equals go by promise."""
         arm = self.arms[by]
-        reached = self.reached.get(by.implementation, math.inf)
-        promise = (not _is_library(by), -reached, -self.rule.engines.index(by.engine))
+        implementation_time = self.reached.get(by.implementation, math.inf)
+        promise = (not _is_library(by), -implementation_time, -self.rule.engines.index(by.engine))
         stats = arm.stats if arm.stats.batches else self.shared_stats.get(_choose_stats_key(by))
         if stats is None or not stats.batches:  # nothing is known of its like
             return math.inf, *promise
-        own = arm.best if arm.stats.batches else min(reached, _BEHIND * best)
-        near = min(1.0, best / own) if own < math.inf else 0.0
+        arm_time = arm.best if arm.stats.batches else min(implementation_time, _BEHIND * best)
+        near = min(1.0, best / arm_time) if arm_time < math.inf else 0.0
         hope = _HOPE * near**2 / max(1, arm.stats.batches)
         return (stats.brought + hope) / stats.pace, *promise
 
@@ -133,15 +133,15 @@ class Bandit:
         if self.rule.select == "best":
             return self.arms
         for engine in self.rule.engines:
-            own = _select_by_engine(self.arms, {engine})
-            if any(arm.out is None or arm.best < math.inf for arm in own.values()):
-                return own
+            engine_arms = _select_by_engine(self.arms, {engine})
+            if any(arm.out is None or arm.best < math.inf for arm in engine_arms.values()):
+                return engine_arms
         return {}
 
     def _is_near_best(self, by: Contender, best: float) -> bool:
-        reached = self.reached.get(by.implementation, math.inf)
-        unknown = reached == math.inf and not self.arms[by].stats.batches
-        return reached <= _BEHIND * best or unknown
+        implementation_time = self.reached.get(by.implementation, math.inf)
+        is_untried = implementation_time == math.inf and not self.arms[by].stats.batches
+        return implementation_time <= _BEHIND * best or is_untried
 
     def _select_due_arms(self, ready: dict[Contender, Arm]) -> dict[Contender, Arm]:
         """Return those of the engine that is furthest below its share, or of all that have none."""
@@ -150,10 +150,10 @@ class Bandit:
         engines = {by.engine for by in ready}
         if not shares or len(engines) == 1:
             return ready
-        used = dict.fromkeys(engines, 0)
+        trial_counts = dict.fromkeys(engines, 0)
         for by, arm in _select_by_engine(self.arms, engines).items():
-            used[by.engine] += arm.trials
-        lacking = {e: used[e] / shares[e] for e in engines if e in shares}
+            trial_counts[by.engine] += arm.trials
+        lacking = {e: trial_counts[e] / shares[e] for e in engines if e in shares}
         first = min(lacking, key=lambda engine: (lacking[engine], engine), default=None)
         free = engines - shares.keys()
         if first is not None and (not free or lacking[first] <= total):

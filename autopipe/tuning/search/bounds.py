@@ -25,8 +25,8 @@ def estimate_bounds(states: Sequence[TaskState], conditions: Conditions) -> list
     lowered then, until none is above a measured time.
     """
     bounds = [_bound_seconds(state, conditions) for state in states]
-    measured = [state.best / bound for state, bound in zip(states, bounds, strict=True) if bound]
-    scale = min(1.0, *measured, math.inf)
+    ratios = [state.best / bound for state, bound in zip(states, bounds, strict=True) if bound]
+    scale = min(1.0, *ratios, math.inf)
     return [bound * scale for bound in bounds]
 
 

@@ -44,16 +44,18 @@ class ConcurrentRuns:
         rows = [
             row for row in self._read_new_rows(state, by, since) if row.record.session != session
         ]
-        measured = _to_measured_schedules(rows)
-        for schedule in measured:
+        schedules = _to_measured_schedules(rows)
+        for schedule in schedules:
             state.best = min(state.best, schedule.seconds)
             state.bandit.observe(by, schedule.seconds)
-        return measured
+        return schedules
 
     def _read_new_rows(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
         every = self._journal.rows(state, last)
-        own = state.task.workload, by
-        self._told[own] = max((row.id for row in every), default=self._told.get(own, 0))
+        search_key = state.task.workload, by
+        self._told[search_key] = max(
+            (row.id for row in every), default=self._told.get(search_key, 0)
+        )
         sources = {by, Contender(_FILLS.get(by.engine, by.engine), by.implementation)}
         return [row for row in every if Proposal.of(row.record).by in sources]
 

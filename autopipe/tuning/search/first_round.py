@@ -35,24 +35,27 @@ def measure_shares(states: Sequence[TaskState], journal: Journal) -> dict[int, f
     """
     times = {}
     for state in states:
-        found = [
+        start_times = [
             row.record.median
             for row in journal.rows(state)
             if Proposal.of(row.record) in state.starts.items()
         ]
-        if found and min(found) < math.inf:
-            times[state.task.index] = state.task.calls * min(found)
+        if start_times and min(start_times) < math.inf:
+            times[state.task.index] = state.task.calls * min(start_times)
     tasks = [state.task for state in states]
-    known = sum(task.share for task in tasks if task.index in times)
+    measured_share = sum(task.share for task in tasks if task.index in times)
     total = sum(times.values())
-    return {t.index: known * times[t.index] / total if t.index in times else t.share for t in tasks}
+    return {
+        t.index: measured_share * times[t.index] / total if t.index in times else t.share
+        for t in tasks
+    }
 
 
 def _list_unmeasured(trials: Trials) -> list[tuple[TaskState, Proposal]]:
     """Return what is left to measure, the heaviest task first."""
-    found = []
+    proposals = []
     for state in sorted(trials.states, key=lambda state: -state.task.share):
-        tried = trials.journal.tried(state)
-        fresh = [Proposal(*start) for start in state.starts.items() if start not in tried]
-        found += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
-    return found
+        tried_proposals = trials.journal.tried(state)
+        fresh = [Proposal(*start) for start in state.starts.items() if start not in tried_proposals]
+        proposals += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
+    return proposals

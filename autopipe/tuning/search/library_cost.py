@@ -42,19 +42,19 @@ def compute_library_gain(name: str, states: Sequence[TaskState], journal: Journa
     None if no task is fastest with it, or if nothing else is known for one, so that it is shipped
     anyway.
     """
-    total = saved = 0.0
-    used = False
+    total = saved_seconds = 0.0
+    is_used = False
     for state in states:
-        ranked = journal.ranked(state)
-        without = [one.median for one in ranked if one.proposal.by.implementation != name]
-        if ranked and not without:
+        candidates = journal.ranked(state)
+        without = [one.median for one in candidates if one.proposal.by.implementation != name]
+        if candidates and not without:
             return None
-        if ranked:
+        if candidates:
             total += state.task.calls * without[0]
-        if ranked and ranked[0].proposal.by.implementation == name:
-            used = True
-            saved += state.task.calls * (without[0] - ranked[0].median)
-    return saved / total if used else None
+        if candidates and candidates[0].proposal.by.implementation == name:
+            is_used = True
+            saved_seconds += state.task.calls * (without[0] - candidates[0].median)
+    return saved_seconds / total if is_used else None
 
 
 def _exclude_library(name: str, states: Sequence[TaskState], journal: Journal) -> None:

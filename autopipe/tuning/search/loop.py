@@ -82,21 +82,21 @@ class TuningLoop:
         aside = sum(state.stopped is not None for state in states)
         for state in states:  # a resumed run may have left little to do
             state.stopped = state.stopped or self.trials.verdict(state)
-        asked: deque[_Asked] = deque()
+        requests: deque[_Asked] = deque()
         steps: deque[_Step] = deque()
-        while asked or steps or any(state.stopped is None for state in states):
-            over = self._explain_end((*asked, *steps))
-            idle = self._list_idle_tasks((*asked, *steps))
-            if over and not (asked or steps):
+        while requests or steps or any(state.stopped is None for state in states):
+            over = self._explain_end((*requests, *steps))
+            idle = self._list_idle_tasks((*requests, *steps))
+            if over and not (requests or steps):
                 return over
-            if idle and not over and not self._is_full(asked, steps):
-                self._ask(self.scheduler(idle), asked, steps)
-            elif asked and not (steps and self._is_saturated(steps)):
-                self._start_batch(asked.popleft(), steps)
+            if idle and not over and not self._is_full(requests, steps):
+                self._ask(self.scheduler(idle), requests, steps)
+            elif requests and not (steps and self._is_saturated(steps)):
+                self._start_batch(requests.popleft(), steps)
             else:
                 self._finish_batch(steps.popleft())
-        judged = f"; {aside} of {len(states)} are not worth a search (tasks.judge)"
-        return f"no task has anything left to try{judged if aside else ''}"
+        judge_note = f"; {aside} of {len(states)} are not worth a search (tasks.judge)"
+        return f"no task has anything left to try{judge_note if aside else ''}"
 
     def _list_idle_tasks(self, flying: Iterable["_Asked | _Step"]) -> list[TaskState]:
         """Return the tasks of which nothing is proposed or measured, if one of them may go on."""
@@ -110,25 +110,25 @@ class TuningLoop:
             return "all trials are spent"
         return LATE if self.trials.late() else None
 
-    def _is_full(self, asked: Collection["_Asked"], steps: Collection["_Step"]) -> bool:
+    def _is_full(self, requests: Collection["_Asked"], steps: Collection["_Step"]) -> bool:
         """Tell whether nothing more is to be proposed for now.
 
         On one machine a batch is proposed, then measured, and then comes the next.
         """
         if self.trials.width == 1:
-            return bool(asked or steps)
+            return bool(requests or steps)
         flying, most = (
-            _count_trials(asked) + _count_trials(steps),
+            _count_trials(requests) + _count_trials(steps),
             self.trials.budget.trials // _PART,
         )
         blind = flying > 0 and flying >= most
-        return blind or len(asked) >= self.proposer.width or self._is_saturated(steps)
+        return blind or len(requests) >= self.proposer.width or self._is_saturated(steps)
 
     def _is_saturated(self, steps: Iterable["_Step"]) -> bool:
         """Tell whether enough is measured at a time."""
         return _count_trials(steps) >= _AHEAD * self.trials.width
 
-    def _ask(self, state: TaskState, asked: "deque[_Asked]", steps: Collection["_Step"]) -> None:
+    def _ask(self, state: TaskState, requests: "deque[_Asked]", steps: Collection["_Step"]) -> None:
         """Have a task begin to propose one batch."""
         by = state.bandit.select()
         if by is None:
@@ -136,17 +136,17 @@ class TuningLoop:
             return
         arm = state.bandit.arms[by]
         most = min(self.batch, _FIRST_OF_ARM << arm.stats.batches)
-        left = self.trials.left() - _count_trials(asked) - _count_trials(steps)
+        left = self.trials.left() - _count_trials(requests) - _count_trials(steps)
         count = min(most, self.trials.allowance(state), left)
-        asked.append(_Asked(state, by, count, monotonic()))
+        requests.append(_Asked(state, by, count, monotonic()))
         self.proposer.begin(state, by, count)
 
-    def _start_batch(self, given: "_Asked", steps: "deque[_Step]") -> None:
+    def _start_batch(self, request: "_Asked", steps: "deque[_Step]") -> None:
         """Begin to measure what a task has proposed."""
-        state, by = given.state, given.by
+        state, by = request.state, request.by
         arm = state.bandit.arms[by]
         try:
-            schedules = self.proposer.propose(state, by, given.count)
+            schedules = self.proposer.propose(state, by, request.count)
         except OutOfTime:
             return  # which ends the loop
         except (NotWorth, Failed) as error:
@@ -155,7 +155,7 @@ class TuningLoop:
         if schedules:
             proposals = [Proposal(by, schedule) for schedule in schedules]
             underway = self.trials.begin(state, proposals)
-            steps.append(_Step(state, by, underway, state.best, given.start))
+            steps.append(_Step(state, by, underway, state.best, request.start))
             return
         arm.out = "no design space" if schedules is None else "all schedules are tried"
         self._note_progress(state)
@@ -165,10 +165,10 @@ class TuningLoop:
         state, by = step.state, step.by
         results = self.trials.finish(step.underway)
         try:
-            known = [MeasuredSchedule(p.schedule, found.median) for p, found in results]
-            times = [measured.seconds for measured in known]
+            schedules = [MeasuredSchedule(p.schedule, found.median) for p, found in results]
+            times = [measured.seconds for measured in schedules]
             state.bandit.count_batch(by, times, step.before, monotonic() - step.start)
-            self.proposer.learn(state, by, known)
+            self.proposer.learn(state, by, schedules)
         except OutOfTime:
             return  # which ends the loop
         except (NotWorth, Failed) as error:

@@ -31,7 +31,7 @@ def prepare_tasks(
     The schedules that need no search take a while to make. So those of the states `before` are
     taken over where the task falls under the same rule.
     """
-    made = {(state.task.index, state.bandit.position): state.starts for state in before}
+    earlier_starts = {(state.task.index, state.bandit.position): state.starts for state in before}
     journal = checks.journal
     tallies = journal.store.trials(journal.session.name)
     shared_stats: dict[str, ArmStats] = {}
@@ -39,7 +39,7 @@ def prepare_tasks(
     for task in tasks.tuned:
         position, rule = policy.rule(task, shares[task.index])
         bandit = Bandit(rule, position, _list_arms(rule, task, checks.maker), shared_stats)
-        starts = made.get((task.index, position))
+        starts = earlier_starts.get((task.index, position))
         tally = tallies.get(task.workload, Tally(0, 0))
         state = TaskState(
             task, tasks.texts[task.name], tasks.modules[task.name],
@@ -65,33 +65,33 @@ def _list_arms(rule: Rule, task: Task, maker: Maker) -> dict[Contender, Arm]:
 def _plan_candidates(rule: Rule, task: Task, policy: Policy, maker: Maker) -> dict[Contender, str]:
     """Return the schedules of the first fallback that has any, by contender."""
     plans = partial(maker.plans, task.name)
-    found = iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule))
+    fallbacks = iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule))
     return {
         Contender(offer.engine, offer.planned.implementation): offer.planned.schedule
-        for offer in _take_first_engine(found)
+        for offer in _take_first_engine(fallbacks)
         if offer.planned is not None
     }
 
 
-def _take_first_engine(found: Iterator[Fallback]) -> Iterator[Fallback]:
-    first = next(found)
+def _take_first_engine(fallbacks: Iterator[Fallback]) -> Iterator[Fallback]:
+    first = next(fallbacks)
     if first.engine != UNSCHEDULED:
         yield first
-        yield from takewhile(lambda offer: offer.engine == first.engine, found)
+        yield from takewhile(lambda offer: offer.engine == first.engine, fallbacks)
 
 
 def _restore_trials(state: TaskState, journal: Journal) -> None:
     """Take over what was measured before, in this session or another."""
     arms = state.bandit.arms
     rows = journal.rows(state)
-    own = {row.id for row in rows if row.record.session == journal.session.name}
-    state.recall((row.record.median, row.id in own) for row in rows)
+    session_rows = {row.id for row in rows if row.record.session == journal.session.name}
+    state.recall((row.record.median, row.id in session_rows) for row in rows)
     for row in rows:
         by, seconds = Proposal.of(row.record).by, row.record.median
         state.bandit.note_time(by.implementation, seconds)
         if by in arms:
             arms[by].best = min(arms[by].best, seconds)
-            if row.id in own:
+            if row.id in session_rows:
                 arms[by].trials += 1
                 arms[by].stats.batches = 1
     winner = journal.winner(state)

@@ -45,25 +45,25 @@ def run_search(
     """
     states, failures = trials.states, checks.failures
     batch = choose_batch_size(plan.tuning.budget.trials, len(states), plan.tuning.batch)
-    asked = _SearchRequest(
+    request = _SearchRequest(
         plan, batch, _count_processes(trials.width, plan), checks, trials.conditions
     )
     problems = {
-        make_search_key(state, by): asked.problem(state, by)
+        make_search_key(state, by): request.problem(state, by)
         for state in states
         for by in state.bandit.arms
     }
-    suspects, others = _find_suspects(states, asked), ConcurrentRuns(checks.journal)
+    suspects, concurrent_runs = _find_suspects(states, request), ConcurrentRuns(checks.journal)
     searcher = Searcher(
         load_engine_makers((by.engine for _, by in problems), trials.conditions), problems,
-        others.known, plan.judge.min_space if plan.judge else 1,
+        concurrent_runs.known, plan.judge.min_space if plan.judge else 1,
         [make_search_key(*suspect) for suspect in suspects], left=trials.seconds_left,
-        many=asked.many, news=others.news,
+        many=request.many, news=concurrent_runs.news,
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:
         never = not state.bandit.arms[by].stats.batches
-        failures.add(asked.piece(state, by), error, remembered=never)
+        failures.add(request.piece(state, by), error, remembered=never)
 
     try:
         return TuningLoop(
@@ -73,7 +73,7 @@ def run_search(
         searcher.close()
         for state, by in suspects:
             if state.bandit.arms[by].stats.batches:
-                failures.passed(asked.piece(state, by))
+                failures.passed(request.piece(state, by))
         if states:
             progress.emit()
 
@@ -100,14 +100,14 @@ class _SearchRequest:
 
     def piece(self, state: TaskState, by: Contender) -> Piece:
         """Return the work of a search, with all that it takes to have it fail again."""
-        measured = self.checks.journal.known(state, by)
-        known = [(known.schedule, str(known.seconds)) for known in measured]
+        schedules = self.checks.journal.known(state, by)
+        known_times = [(known.schedule, str(known.seconds)) for known in schedules]
         tuning = self.plan.tuning
-        asked = {
+        problem = {
             "task": state.task.model_dump(mode="json"), "batch": self.batch,
-            "seed": tuning.seed, "tuner": tuning.tuner, "known": known,
+            "seed": tuning.seed, "tuner": tuning.tuner, "known": known_times,
         }  # fmt: skip
-        return Piece("searching", state.task.name, state.module, *by, problem=asked)
+        return Piece("searching", state.task.name, state.module, *by, problem=problem)
 
 
 def _count_processes(width: int, plan: TuningPlan) -> int:
@@ -121,16 +121,16 @@ def _count_processes(width: int, plan: TuningPlan) -> int:
 
 
 def _find_suspects(
-    states: Sequence[TaskState], asked: _SearchRequest
+    states: Sequence[TaskState], request: _SearchRequest
 ) -> list[tuple[TaskState, Contender]]:
     """Leave out searches that failed in earlier runs; return those to be tried only once."""
-    found: list[tuple[TaskState, Contender]] = []
-    failures = asked.checks.failures
+    suspects: list[tuple[TaskState, Contender]] = []
+    failures = request.checks.failures
     for state in states if failures.hopeless else ():
         for by, arm in state.bandit.arms.items():
             try:
-                if state.stopped is None and failures.suspect(asked.piece(state, by)):
-                    found.append((state, by))
+                if state.stopped is None and failures.suspect(request.piece(state, by)):
+                    suspects.append((state, by))
             except KnownFailure as known:
                 arm.out = str(known)
-    return found
+    return suspects

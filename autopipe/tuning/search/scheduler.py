@@ -33,11 +33,11 @@ def choose_by_gradient(states: Sequence[TaskState]) -> TaskState:
     fresh = [state for state in going if state.best == math.inf]
     if fresh:
         return max(fresh, key=lambda state: (-len(state.history), state.task.share))
-    chosen = max(going, key=lambda state: _estimate_gain(state, states))
-    unknown = [state for state in going if not _count_searched(state)]
-    if unknown and _count_searched(chosen) >= _AHEAD:
-        return max(unknown, key=lambda state: state.share)
-    return chosen
+    steepest = max(going, key=lambda state: _estimate_gain(state, states))
+    unsearched = [state for state in going if not _count_searched(state)]
+    if unsearched and _count_searched(steepest) >= _AHEAD:
+        return max(unsearched, key=lambda state: state.share)
+    return steepest
 
 
 def choose_round_robin(states: Sequence[TaskState]) -> TaskState:

@@ -132,8 +132,11 @@ class _Host:
             search.hear(_parse_known(asked["news"]))
         return {"schedules": search.propose(asked["count"]), "size": found}
 
-    def _start_search(self, own: Key, known: Sequence[Mapping[str, Any]]) -> Search | None:
-        problem, engine = replace(self._problems[own], known=_parse_known(known)), own[1].engine
+    def _start_search(self, key: Key, known_entries: Sequence[Mapping[str, Any]]) -> Search | None:
+        problem, engine = (
+            replace(self._problems[key], known=_parse_known(known_entries)),
+            key[1].engine,
+        )
         if engine not in self._engines:
             self._engines[engine] = self._makers[engine]()
         return self._engines[engine].search(problem)

@@ -89,13 +89,13 @@ class Searcher:
         A search that raises, crashes or hangs begins once more. Raises Failed the second time,
         NotWorth if its design space is too small, and OutOfTime.
         """
-        own = make_search_key(state, by)
+        key = make_search_key(state, by)
         while True:
             try:
-                self._wait_for_learning(own)
+                self._wait_for_learning(key)
                 return self._receive_schedules(state, by, count)
             except Failed as error:
-                self._restart_search(own, error)
+                self._restart_search(key, error)
 
     def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
         """Tell a search how its last proposals did; one that is gone has nothing to learn.
@@ -103,16 +103,16 @@ class Searcher:
         Raises Failed if it fails for the second time, and OutOfTime. Where several search at a
         time, that is found out when it is asked for the next proposal.
         """
-        own = make_search_key(state, by)
-        if not self._is_open(own):
+        key = make_search_key(state, by)
+        if not self._is_open(key):
             return
-        told = [asdict(known) for known in measured]
-        self._told[own] = self._home[own[0]].ask([own, "learn", told])
+        entries = [asdict(known) for known in measured]
+        self._told[key] = self._home[key[0]].ask([key, "learn", entries])
         if self.width == 1:
             try:
-                self._wait_for_learning(own)
+                self._wait_for_learning(key)
             except Failed as error:
-                self._restart_search(own, error)
+                self._restart_search(key, error)
 
     def close(self) -> None:
         """End the children."""
@@ -120,51 +120,51 @@ class Searcher:
             process.close()
 
     def _ask(self, state: TaskState, by: Contender, count: int) -> tuple[int, bool]:
-        own = make_search_key(state, by)
-        fresh = not self._is_open(own)
-        known = [asdict(known) for known in self._known(state, by)] if fresh else None
+        key = make_search_key(state, by)
+        fresh = not self._is_open(key)
+        known_entries = [asdict(known) for known in self._known(state, by)] if fresh else None
         news = [] if fresh else [asdict(heard) for heard in self._news(state, by)]
-        request = {"known": known, "news": news, "least": self._least, "count": count}
-        return self._home[own[0]].ask([own, "propose", request]), fresh
+        request = {"known": known_entries, "news": news, "least": self._least, "count": count}
+        return self._home[key[0]].ask([key, "propose", request]), fresh
 
     def _receive_schedules(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
-        own = make_search_key(state, by)
-        number, fresh = self._asked.pop(own, (0, False))
+        key = make_search_key(state, by)
+        number, fresh = self._asked.pop(key, (0, False))
         if not number:
             number, fresh = self._ask(state, by, count)
-        found = self._wait_for_answer(own, number)
-        if fresh and found["schedules"] is not None:
-            check_space_size(found["size"], self._least)
-            self._open[own] = self._home[own[0]].life
-        schedules: list[str] | None = found["schedules"]
+        answer = self._wait_for_answer(key, number)
+        if fresh and answer["schedules"] is not None:
+            check_space_size(answer["size"], self._least)
+            self._open[key] = self._home[key[0]].life
+        schedules: list[str] | None = answer["schedules"]
         return schedules
 
-    def _wait_for_learning(self, own: Key) -> None:
+    def _wait_for_learning(self, key: Key) -> None:
         """Wait until a search has learned what it was told. Raises Failed."""
-        if own in self._told:
-            self._wait_for_answer(own, self._told.pop(own))
+        if key in self._told:
+            self._wait_for_answer(key, self._told.pop(key))
 
-    def _is_open(self, own: Key) -> bool:
-        return self._open.get(own) == self._home[own[0]].life
+    def _is_open(self, key: Key) -> bool:
+        return self._open.get(key) == self._home[key[0]].life
 
-    def _restart_search(self, own: Key, error: Failed) -> None:
+    def _restart_search(self, key: Key, error: Failed) -> None:
         """Have a search begin again from what is known, but only once."""
-        self._open.pop(own, None)
-        self._asked.pop(own, None)
+        self._open.pop(key, None)
+        self._asked.pop(key, None)
         if error is GONE:
             return
-        if own in self._failed:
+        if key in self._failed:
             raise error
-        self._failed.add(own)
+        self._failed.add(key)
 
-    def _wait_for_answer(self, own: Key, number: int) -> Any:  # noqa: ANN401 - JSON
+    def _wait_for_answer(self, key: Key, number: int) -> Any:  # noqa: ANN401 - JSON
         """Wait for an answer, while all processes go on. Raises Failed, and OutOfTime."""
-        while (found := self._home[own[0]].taken(number)) is None:
+        while (answer := self._home[key[0]].taken(number)) is None:
             wait_for_readable([process.link for process in self._processes if process.link], _LOOK)
             for process in self._processes:
                 process.go_on()
-        if not isinstance(found, Failed):
-            return found["found"]
-        if found.how is How.HUNG and self._left() <= 0:
+        if not isinstance(answer, Failed):
+            return answer["found"]
+        if answer.how is How.HUNG and self._left() <= 0:
             raise OutOfTime from None
-        raise found
+        raise answer

@@ -50,17 +50,21 @@ def measure_seeds(trials: Trials, maker: Maker) -> None:
 
 def find_seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:
     """Return what is worth a trial of the tasks that are searched, as far as it applies here."""
-    found: list[tuple[TaskState, Proposal]] = []
+    seeds: list[tuple[TaskState, Proposal]] = []
     for state in trials.states:
         if state.stopped is None:
-            own = [
+            candidates = [
                 *_find_platform_seeds(state, trials.journal, maker),
                 *_find_logged_seeds(state, trials),
             ]
-            tried = trials.journal.tried(state) if own else set()
-            fresh = [proposal for proposal in dict.fromkeys(own) if proposal not in tried]
-            found += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
-    return found
+            tried_proposals = trials.journal.tried(state) if candidates else set()
+            fresh = [
+                proposal
+                for proposal in dict.fromkeys(candidates)
+                if proposal not in tried_proposals
+            ]
+            seeds += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
+    return seeds
 
 
 def find_nearest_setting(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | None:
@@ -70,26 +74,35 @@ def find_nearest_setting(module: tvm.IRModule, seed: Seed, conditions: Condition
     in vectors, our columns, `tile_ow` or the inner `tile_y` outputs beside them, our rows. The
     order of the loops around a tile differs, so what was best there is only near the best here.
     """
-    served = serve(module, conditions.hardware)
-    wanted = _parse_tiles(json.loads(seed.document), seed.key)
-    if served is None or wanted is None or not {"rows", "columns"} <= _read_knobs(served).keys():
+    template_match = serve(module, conditions.hardware)
+    target_tiles = _parse_tiles(json.loads(seed.document), seed.key)
+    if (
+        template_match is None
+        or target_tiles is None
+        or not {"rows", "columns"} <= _read_knobs(template_match).keys()
+    ):
         return None
-    if wanted.pop("channels") not in {0, _count_columns(served)}:
-        wanted["rows"], wanted["columns"] = wanted["columns"], wanted["rows"]
-    space = Space.of(served, conditions.hardware, 0)
+    if target_tiles.pop("channels") not in {0, _count_columns(template_match)}:
+        target_tiles["rows"], target_tiles["columns"] = (
+            target_tiles["columns"],
+            target_tiles["rows"],
+        )
+    space = Space.of(template_match, conditions.hardware, 0)
 
     def far(knobs: Any) -> tuple[float, int]:  # noqa: ANN401 - the template's own
-        others = sum(getattr(knobs, name) != value for name, value in _read_knobs(served).items())
-        return _compute_distance(knobs, wanted), others
+        other_differences = sum(
+            getattr(knobs, name) != value for name, value in _read_knobs(template_match).items()
+        )
+        return _compute_distance(knobs, target_tiles), other_differences
 
-    return dump(served.template, min(space.settings, key=far))
+    return dump(template_match.template, min(space.settings, key=far))
 
 
 def _find_platform_seeds(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal]:
     """Yield what was fast on other platforms, for the contenders of a task."""
     likeness = WorkloadInfo.of(state.task).likeness
-    found = journal.store.near(state.task.workload, likeness, journal.platform)
-    every = list(dict.fromkeys(Proposal.of(details.record) for details in found))
+    nearby_records = journal.store.near(state.task.workload, likeness, journal.platform)
+    every = list(dict.fromkeys(Proposal.of(details.record) for details in nearby_records))
     for by in state.bandit.arms:
         looked_at = islice((proposal for proposal in every if proposal.by == by), _LOOKED_AT)
         yield from islice(
@@ -111,17 +124,19 @@ def _find_logged_seeds(state: TaskState, trials: Trials) -> list[Proposal]:
     if AUTOTVM not in state.bandit.arms:
         return []
     store = trials.journal.store
-    found = [proposal for key in list_seed_keys(state.task) for proposal in list_seeds(store, key)]
-    if not found:
+    logged_seeds = [
+        proposal for key in list_seed_keys(state.task) for proposal in list_seeds(store, key)
+    ]
+    if not logged_seeds:
         return []
     module = module_io.parse_json(state.text)
 
     def answer(place: int) -> str | None:
-        return find_nearest_setting(module, found[place], trials.conditions)
+        return find_nearest_setting(module, logged_seeds[place], trials.conditions)
 
     with Child(lambda: answer) as child:
         try:
-            documents = [child.ask(place) for place in range(min(len(found), _MOST))]
+            documents = [child.ask(place) for place in range(min(len(logged_seeds), _MOST))]
         except Failed:  # a template that fails is told of where it is searched
             return []
     return [Proposal(AUTOTVM, document) for document in documents if document is not None]
@@ -146,18 +161,18 @@ def _is_tile_split(value: object) -> bool:
     return isinstance(value, list) and bool(value) and _LENGTH(value[-1])
 
 
-def _count_columns(served: AnyServed) -> int:
+def _count_columns(template_match: AnyServed) -> int:
     """Return how many outputs lie along the columns."""
-    match = served.match
+    match = template_match.match
     return int(match.breadth if hasattr(match, "breadth") else match.extents[-1])
 
 
-def _read_knobs(served: AnyServed) -> Mapping[str, Any]:
-    return {name: getattr(served.knobs, name) for name in served.knobs.__slots__}
+def _read_knobs(template_match: AnyServed) -> Mapping[str, Any]:
+    return {name: getattr(template_match.knobs, name) for name in template_match.knobs.__slots__}
 
 
-def _compute_distance(knobs: Any, wanted: Mapping[str, float]) -> float:  # noqa: ANN401 - the template's own
+def _compute_distance(knobs: Any, target_tiles: Mapping[str, float]) -> float:  # noqa: ANN401 - the template's own
     """Return how far a setting is from what is wanted, in doublings."""
     return sum(
-        abs(math.log2(getattr(knobs, name) / max(1, value))) for name, value in wanted.items()
+        abs(math.log2(getattr(knobs, name) / max(1, value))) for name, value in target_tiles.items()
     )

@@ -76,8 +76,8 @@ class SearchWorth:
                 left -= gains[at]
                 if left <= 0:
                     break
-                searched = any(arm.stats.batches for arm in state.bandit.arms.values())
-                state.stopped = NEAR if searched else TOO_LITTLE
+                was_searched = any(arm.stats.batches for arm in state.bandit.arms.values())
+                state.stopped = NEAR if was_searched else TOO_LITTLE
                 self.aside.add(at)
 
 
@@ -89,11 +89,15 @@ def _estimate_run_seconds(states: Sequence[TaskState]) -> list[float]:
     """
     runs = [math.inf] * len(states)
     for sizes, group in _group_by_size(states).items():
-        timed = [states[at] for at in group if states[at].best < math.inf]
-        known = sum(state.share for state in timed)
-        every = sum(states[at].share for at in group) if sizes else 1.0
-        if known:
-            run = sum(state.task.calls * state.best for state in timed) * every / known
+        timed_states = [states[at] for at in group if states[at].best < math.inf]
+        timed_share = sum(state.share for state in timed_states)
+        total_share = sum(states[at].share for at in group) if sizes else 1.0
+        if timed_share:
+            run = (
+                sum(state.task.calls * state.best for state in timed_states)
+                * total_share
+                / timed_share
+            )
             runs = [run if at in group else other for at, other in enumerate(runs)]
     return runs
 
@@ -112,9 +116,9 @@ def _list_size_labels(states: Sequence[TaskState]) -> list[str]:
     Empty where there is one model. Sizes that a model computes make no other one: its tasks without
     such sizes have names without any.
     """
-    found = [parse_label(state.task.name) for state in states]
-    one = any(state.share and not at for state, at in zip(states, found, strict=True))
-    return [""] * len(states) if one else found
+    labels = [parse_label(state.task.name) for state in states]
+    has_one_model = any(state.share and not at for state, at in zip(states, labels, strict=True))
+    return [""] * len(states) if has_one_model else labels
 
 
 def count_schedules(search: Search) -> float:
