@@ -1,7 +1,7 @@
 """Logs of the AutoTVM that TVM had until 2025: JSON lines, read without TVM.
 
 Its x86 templates named their knobs for what ours name too, so a log is a good place to begin. What
-it says of times holds for another code generator and is not believed.
+it states of times holds for another code generator and is not trusted.
 """
 
 import json
@@ -62,12 +62,12 @@ def refuse_ansor(line: Mapping[str, Any], source: object) -> None:
     if "i" in line and "r" in line:
         raise ConfigError(
             f"{source}: this is a log of auto_scheduler (Ansor): its steps are numbered by the"
-            " stages of a TE graph that TVM no longer has, so they can not be replayed; tune again,"
+            " stages of a TE graph that TVM no longer has, so they cannot be replayed; tune again,"
             " or import a MetaSchedule database"
         )
 
 
-class _LeftOut(Exception):  # noqa: N818 - says why
+class _LeftOut(Exception):  # noqa: N818 - carries a reason
     """A line that is sound, and nothing for us."""
 
 

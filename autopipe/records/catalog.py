@@ -19,7 +19,7 @@ class WorkloadRecords:
     platform: Platform
     about: WorkloadInfo | None
     records: tuple[Record, ...]
-    """The best first, failed ones last; a time that can not be true is none."""
+    """The best first, failed ones last; an impossible time counts as a failure."""
     here: tuple[bool, ...]
     """Of each record whether this store has measured it; others are claims, and come later."""
     wrong: int
@@ -53,7 +53,7 @@ def group_by_workload(records: Iterable[RecordDetails]) -> list[WorkloadRecords]
 
 
 def select_workload(entries: Sequence[WorkloadRecords], start: str) -> list[WorkloadRecords]:
-    """Return the entries of the workload whose hash starts so.
+    """Return the entries of the workload with this hash prefix.
 
     Raises ConfigError if there is none, or more than one.
     """

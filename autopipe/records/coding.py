@@ -86,5 +86,5 @@ def find_workload(connection: sqlite3.Connection, name: str, identity: str) -> i
 
 
 def to_sort_key(record: Record) -> tuple[bool, bool, float]:
-    """Sort records by who wins: the fastest, after them those with a coarse time, then failures."""
+    """Order records: the fastest first, then those with a coarse time, then failures."""
     return record.median == math.inf, record.cut, record.median

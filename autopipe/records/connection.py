@@ -1,4 +1,4 @@
-"""How the file of the record store is opened, and what is said where that fails."""
+"""Opens the file of the record store, and explains errors of SQLite."""
 
 import os
 import sqlite3
@@ -24,15 +24,15 @@ _MADE: Final = (
     "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
     " OR sql LIKE '%VIRTUAL TABLE%' OR sql LIKE '%GENERATED ALWAYS%'"
 )
-"""What another's file may have instead of rows: it could go on for ever."""
+"""Constructs of a foreign file that compute rows: they could run forever."""
 
 _SAID: Final = {
     "SQLITE_FULL": "no space is left; what was reported as measured is kept",
     "SQLITE_IOERR": "reading or writing failed; is the disk full?",
-    "SQLITE_READONLY": "it can not be written here",
+    "SQLITE_READONLY": "it cannot be written here",
     "SQLITE_BUSY": f"another process keeps it locked for more than {_PATIENCE:.0f} s",
 }
-"""What an error code of SQLite, or how it begins, is in words."""
+"""Explanations of SQLite error codes, by their prefix."""
 
 
 def open_writable(path: Path) -> sqlite3.Connection:
@@ -74,7 +74,7 @@ def open_readable(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def wrap_store_errors(path: Path) -> Iterator[None]:
-    """Say in words what went wrong with the file. Raises StoreError."""
+    """Convert errors of SQLite and the file system to StoreError, with an explanation."""
     try:
         yield
     except (OtherVersionError, sqlite3.Error, OSError) as error:
@@ -84,7 +84,7 @@ def wrap_store_errors(path: Path) -> Iterator[None]:
 
 
 def _is_in_use(path: Path, error: sqlite3.OperationalError) -> bool:
-    """Return whether a file that can not be opened has a log besides, or somebody who writes."""
+    """Tell whether a file that cannot be opened has a write-ahead log, or another writer."""
     log = path.with_name(f"{path.name}-wal")
     has_log = log.exists() and log.stat().st_size > 0 and os.access(path.parent, os.W_OK)
     return has_log or error.sqlite_errorname.startswith("SQLITE_BUSY")
@@ -103,7 +103,7 @@ def _open_read_only(path: Path, how: str) -> sqlite3.Connection:
 
 
 def _enable_wal(connection: sqlite3.Connection) -> None:
-    """Have writes go to a log first, so that readers wait for nobody.
+    """Enable the write-ahead log, so that readers never wait.
 
     Of two processes that switch a new file over at once, SQLite refuses one without any waiting:
     each has read the file and wants to write it. The one that is refused tries again.

@@ -26,7 +26,7 @@ def decode_checked(workload: str, row: Sequence[Any]) -> tuple[int, Platform, Re
 
 
 def keep_aside(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
-    """Move damaged records out of the way; where that can not be written, they stay."""
+    """Move damaged records out of the way; in a read-only file they stay."""
     if not ids:
         return
     marks = ", ".join("?" * len(ids))

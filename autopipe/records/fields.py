@@ -1,6 +1,6 @@
 """The fields of a record as another wrote them: types and ranges, before anything is made of them.
 
-Every function raises ValueError, which says in a line what is wrong.
+Every function raises ValueError with a one-line explanation.
 """
 
 import json
@@ -15,7 +15,7 @@ from autopipe.records.record import Platform, Record
 _NAME: Final = 200
 """Characters of a name."""
 LONG: Final = 1 << 20
-"""Characters of an error, or of what says where a record holds."""
+"""Characters of an error, or of a platform field."""
 _SCHEDULE: Final = 1 << 24
 _REPEATS: Final = 10_000
 _TENSORS: Final = 10_000
@@ -84,7 +84,7 @@ def check_hash(value: object, name: str) -> str:
 
 
 def check_schedule(value: object, name: str) -> str:
-    """Return a schedule, whatever it says."""
+    """Check the length of a schedule; return it."""
     return check_text(value, name, _SCHEDULE)
 
 

@@ -26,9 +26,9 @@ class Brought:
 
 
 def import_records(store: RecordStore, source: Path, target: str | None) -> Brought:
-    """Take over a file or a MetaSchedule folder; `target` is JSON that a database must be for.
+    """Import a file or a MetaSchedule folder; `target` is the JSON target of a database.
 
-    Raises ConfigError for what can not be taken over, and StoreError.
+    Raises ConfigError for unsupported sources, and StoreError.
     """
     if source.is_dir():
         database = metaschedule.read_database(source, _parse_target(target))
@@ -68,7 +68,7 @@ def _read_lines(source: Path) -> Iterator[bytes | None]:
         with foreign.open_regular_file(source) as file:
             yield from foreign.read_lines(file, lines.LONGEST)
     except OSError as error:
-        raise ConfigError(f"{source}: can not be read: {error.strerror}") from None
+        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
 
 
 def _read_first_object(source: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a file holds that is not taken over: counted by why, and never by as many reasons as lines.
 
-A reason may quote what the file says.
+A reason may quote the file.
 """
 
 from collections import Counter

@@ -12,20 +12,20 @@ from autopipe.records.store import RecordDetails, RecordStore
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken over."""
+    """Counts of imported records."""
 
     added: int
     known: int
     """What was there already."""
     condemned: int = 0
-    """What is not known here, and said to compute something else; it was left out."""
+    """Records new here and marked as wrong at their source, which were left out."""
 
 
 def add_claims(store: RecordStore, records: Iterable[RecordDetails]) -> Taken:
     """Add records that are not known yet as claims, all or none. Raises StoreError.
 
-    That a schedule is wrong is what another says: it takes nothing away that is here, where only a
-    check made here condemns. What is not known here is left out then.
+    A record marked as wrong at its source is left out if it is new here. It removes nothing: only a
+    check on this machine condemns a schedule.
     """
     added_count = known_count = condemned_count = 0
     connection = store.connection
@@ -81,12 +81,12 @@ def _has_column_types(row: Sequence[object]) -> bool:
     return all(isinstance(text, str) for text in texts) and isinstance(seconds, float)
 
 
-def merge_store(store: RecordStore, other: Path) -> tuple[Taken, int]:
-    """Take over all of another store; return also how many of its records are damaged.
+def merge_store(store: RecordStore, path: Path) -> tuple[Taken, int]:
+    """Import all of another store; return also the number of its damaged records.
 
     Raises StoreError.
     """
-    with RecordStore.view(other) as source:
+    with RecordStore.view(path) as source:
         records = source.every()
         seeds = list_seeds(source)
         damaged_count = source.damaged

@@ -1,6 +1,6 @@
 """Databases of MetaSchedule, as seeds: `python -m autopipe.records.metaschedule` in a child.
 
-A line that TVM can not read may end the process, so each workload is read in a fork of it.
+A line that TVM cannot read may end the process, so each workload is read in a fork of it.
 """
 
 import base64
@@ -32,10 +32,10 @@ _BEST: Final = 16
 """Records that are read of a workload, the fastest."""
 
 _HEADER: Final = 8
-"""Bytes before a module that say how long it is."""
+"""Bytes of the length prefix of a module."""
 
 _COMPARED: Final = ("kind", "mcpu", "mattr", "mtriple", "num-cores", "arch")
-"""What has to be the same of a target; the rest follows from these."""
+"""Target attributes that must be equal; the rest follows from these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def read_database(folder: Path, target: Mapping[str, Any] | None) -> Database:
     """Read a JSONDatabase: the fastest records for exactly this target, or this machine.
 
     Their device and versions are not known, so they seed searches and never win. Raises ConfigError
-    if it is none, and StageError if TVM can not be asked.
+    if it is none, and StageError if TVM cannot be loaded.
     """
     for name in (WORKLOADS, TRIALS):
         if not (folder / name).is_file():
@@ -137,7 +137,7 @@ def _read_lines(path: Path) -> Iterator[bytes | None]:
         with foreign.open_regular_file(path) as file:
             yield from foreign.read_lines(file, lines.LONGEST)
     except OSError as error:
-        raise ConfigError(f"{path}: can not be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _compute_mean_time(trial: tuple[list[float], str, dict[str, Any]]) -> float:
@@ -178,7 +178,7 @@ def _replay_workload(
         try:
             answer = child.ask([module, [trace for _, trace, _ in trials]])
         except Failed as error:
-            left_out.add(f"TVM can not read the workload: {error}", count=len(trials))
+            left_out.add(f"TVM cannot read the workload: {error}", count=len(trials))
             return []
     records: list[object] = []
     for (times, _, target), trace in zip(trials, answer["traces"], strict=True):
@@ -198,7 +198,7 @@ def _replay_workload(
 
 
 def _describe_platform(target: Mapping[str, Any], module: str) -> dict[str, str]:
-    """Say where a record holds: on a device that is not known."""
+    """Build the platform of a record: its target, on an unknown device."""
     attributes = {
         name: value for name, value in target.items() if name not in {"keys", "tag"} and value
     }
@@ -215,7 +215,7 @@ def _describe_platform(target: Mapping[str, Any], module: str) -> dict[str, str]
 
 
 def _read_tvm_version(module: str) -> str:
-    """Return the version of TVM that wrote a module, as far as it says so."""
+    """Read the version of TVM that wrote a module, or `unknown`."""
     try:
         version = json.loads(module)["metadata"]["tvm_version"]
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -31,13 +31,13 @@ def list_proofs(
     winners: Mapping[str, BestRecord],
     report: TuningReport,
 ) -> dict[str, Proof]:
-    """Return what was measured here of these records, by workload; others are left out.
+    """List the proofs of the records that were measured here, by workload.
 
     Tasks that the report of *tune* states to be at their bound count as searched where its session
     measured here.
 
-    The very times of a record count where they were measured here; otherwise the last run-off of
-    its schedule, or else its fastest trial. Raises StoreError.
+    The exact times of a record count if they were measured here; otherwise the last repeated
+    measurement of its schedule, or else its fastest trial. Raises StoreError.
     """
     proven: dict[str, Proof] = {}
     at_bound = _list_at_bound(store, report)
@@ -82,7 +82,7 @@ def compute_claimed_shares(
     seconds: Mapping[str, Sequence[float]],
     tuned: Mapping[str, TunedTask],
 ) -> dict[str, float]:
-    """Return the shares as records say them: `seconds` and what *tune* says by workload."""
+    """Compute the shares that records claim: `seconds` and the report of *tune*, by workload."""
     proofs = {}
     for workload, times in seconds.items():
         contenders = tuned[workload].contenders if workload in tuned else ()

@@ -1,4 +1,4 @@
-"""Deletes records that nobody needs any more."""
+"""Deletes superfluous records."""
 
 import sqlite3
 from collections import Counter
@@ -70,7 +70,7 @@ def _explain_pruning(details: RecordDetails, place: int, rules: PruneRules) -> s
 
 
 def _to_sort_key(details: RecordDetails) -> tuple[object, ...]:
-    """Sort by who wins; wrong ones, which keep their schedules from coming back, stay behind."""
+    """Order by rank; wrong records, which block their schedules, come last."""
     return (details.wrong is not None, *details.rank)
 
 

@@ -52,7 +52,7 @@ class Platform:
         return replace(self, device=json.dumps(device, sort_keys=True, separators=(",", ":")))
 
     def least(self, flops: float) -> float:
-        """Return seconds below which so many operations can not have been done."""
+        """Return the lower bound of the seconds that so many operations take."""
         target = _parse_fields(self.target)
         backend = BACKENDS.get(str(target.get("kind")), CPU)
         cores = target.get("num_cores")
@@ -92,7 +92,7 @@ class Record:
         return bool(self.seconds) and not is_steady(self.seconds)
 
     def believed(self, least: float) -> Self:
-        """Return it, or, if a time is below `least` seconds, a failed trial that says so."""
+        """Return the record, or a failed trial if a time is below `least` seconds."""
         if not any(0 < value < least for value in self.seconds):
             return self
         error = f"the timer said {min(self.seconds):.1e} s, which no processor reaches"

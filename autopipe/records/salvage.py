@@ -32,7 +32,7 @@ def find_salvage_path(path: Path) -> Path:
 
 
 def salvage_store(path: Path) -> str:
-    """Put a fresh store in the place of a damaged one; return a sentence that says what was saved.
+    """Put a fresh store in the place of a damaged one; return a sentence about the saved records.
 
     The damaged file stays beside it. Damaged rows go along: readers check each row's checksum.
     Called again after it was interrupted, it goes on.

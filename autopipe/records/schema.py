@@ -1,6 +1,6 @@
 """The tables of the record store.
 
-`PRAGMA user_version` says which tables a file has.
+`PRAGMA user_version` states which tables a file has.
 """
 
 import sqlite3

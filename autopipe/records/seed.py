@@ -1,4 +1,4 @@
-"""What a log of another tool says was fast: tried early, never believed."""
+"""Seeds: fast schedules from logs of other tools, tried early and never trusted."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Seed:
     origin: str
     """The log's target, as it is written there."""
     seconds: float
-    """What the log says it took: it orders seeds, and says nothing of this machine."""
+    """Seconds in the log: they order seeds, and hold for another machine."""
 
 
 def format_convolution_key(
@@ -43,12 +43,12 @@ def format_convolution_key(
 
 
 def format_dense_key(rows: int, columns: int, terms: int, dtype: str) -> str:
-    """Write a dense layer down: a product of `rows` by `terms` and `terms` by `columns`."""
+    """Format the key of a dense layer: a product of `rows` by `terms` and `terms` by `columns`."""
     return _to_key("dense", rows, columns, terms, dtype)
 
 
 def list_seed_keys(task: Task) -> list[str]:
-    """Return how the operators of a task are written down, as far as seeds are for such."""
+    """List the seed keys of the operators of a task."""
     keys = (_WAYS[op.name](task, op) for op in task.info.ops if op.name in _WAYS)
     return [key for key in keys if key is not None]
 

@@ -46,7 +46,7 @@ class Session:
 
     @classmethod
     def resume(cls, folder: Path, budget: int = 0) -> "Session":
-        """Continue the session whose journal is in the folder, or begin one."""
+        """Resume the session journaled in the folder, or begin one."""
         note = read_note(folder)
         name, spent_seconds, trials = (note.get(key) for key in ("session", "seconds", "trials"))
         if (
@@ -85,7 +85,7 @@ class Session:
 
         def tick(_number: int, _frame: FrameType | None) -> None:
             if os.getpid() == owner:  # not in a child that was forked meanwhile
-                with suppress(OSError):  # what the disk lacks is told where records are written
+                with suppress(OSError):  # writing records reports a full disk
                     self.save()
 
         before = signal.signal(signal.SIGALRM, tick)

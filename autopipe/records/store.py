@@ -57,19 +57,19 @@ class RecordDetails:
     """What tells its workload from another of the same hash."""
     about: WorkloadInfo | None
     wrong: str | None
-    """Why its schedule is never used again; null for one that is not known to be wrong."""
+    """Why its schedule is quarantined; null if it is not known to be wrong."""
     here: bool = False
     """Whether this store has measured it; false for what others claim."""
 
     @property
     def believed(self) -> Record:
-        """The record, without a time that can not be true."""
+        """The record; a failed trial if its time is impossible."""
         flops = self.about.flops if self.about else 0.0
         return self.record.believed(self.platform.least(flops))
 
     @property
     def rank(self) -> tuple[bool, bool, bool, float]:
-        """What sorts records by who wins: what was measured here before what is claimed."""
+        """Sort key of the winner: failures last, records measured here before claims."""
         is_failed, is_coarse, seconds = to_sort_key(self.believed)
         return is_failed, not self.here, is_coarse, seconds
 
@@ -97,7 +97,7 @@ class RecordStore:
     def open(cls, path: Path, warn: Callable[[str], None]) -> Self:
         """Open the store, made anew if there is none; a damaged file is moved aside first.
 
-        What can still be read is taken over, and `warn` is told. Raises StoreError.
+        Readable records are salvaged, and `warn` is called. Raises StoreError.
         """
         lock = path.with_name(f"{path.name}.lock")
         with wrap_store_errors(path):
@@ -147,7 +147,7 @@ class RecordStore:
 
         Only those behind row `since`.
 
-        What others claim of it is not among them. One whose time can not be true is a failed trial.
+        Claims of other machines are left out. A record with an impossible time is a failed trial.
         """
         with wrap_store_errors(self.path):
             key = find_workload(self.connection, workload, digest_module(module))
@@ -158,7 +158,7 @@ class RecordStore:
         return [StoredRecord(id_, record.believed(least)) for id_, _, record in every]
 
     def best(self, workload: str, module: str, platform: Platform) -> StoredRecord | None:
-        """Return the fastest that was measured here, if its time can be true; coarse ones last."""
+        """Return the fastest plausible record measured here; coarse times rank last."""
         rows = self.rows(workload, module, platform)
         best = min(rows, key=lambda row: to_sort_key(row.record), default=None)
         return None if best is None or best.record.median >= float("inf") else best
@@ -185,11 +185,11 @@ class RecordStore:
         ]
 
     def near(self, workload: str, likeness: str | None, platform: Platform) -> list[RecordDetails]:
-        """Return what is said to be fast: same loops or same operators, measured elsewhere.
+        """List fast records with the same loops or operators, measured elsewhere.
 
         Claims for this very platform first, then those of the same target, of the same versions,
-        of the same device, and by time among these. It may seed a search, and says nothing
-        of how fast a schedule is here.
+        of the same device, and by time among these. They seed a search; their times do not hold
+        here.
         """
         candidates = self.every(
             "(hash = ? OR likeness = ?) AND error IS NULL", (workload, likeness)
@@ -242,7 +242,7 @@ class RecordStore:
         self.close()
 
     def _find_least_seconds(self, workload: int | None, platform: Platform) -> float:
-        """Return the seconds below which no time of a workload is believed."""
+        """Return the minimum plausible seconds of a workload."""
         row = self.connection.execute(
             "SELECT about FROM workloads WHERE id = ?", (workload,)
         ).fetchone()
@@ -252,9 +252,9 @@ class RecordStore:
     def _filter_damaged(
         self, rows: Sequence[_Row], decoded: dict[_Row, _Found | None]
     ) -> Iterator[_Found]:
-        """Return the sound ones of rows that were read with their hash; keep the others aside.
+        """Return the sound rows of those read with their hash; move damaged ones aside.
 
-        `found` says what is known of rows already: a search reads its own again at every trial.
+        `decoded` caches the rows: a search reads its own again at every trial.
         """
         for workload, row in rows:
             if (workload, row) not in decoded:
@@ -273,9 +273,9 @@ def _compare_platforms(left: Platform, right: Platform) -> tuple[bool, bool, boo
 
 
 def _open_intact(path: Path) -> sqlite3.Connection:
-    """Open a store that is whole. Raises sqlite3.DatabaseError, OperationalError where it can not.
+    """Open an intact store. Raises sqlite3.DatabaseError, or OperationalError on failure to open.
 
-    An interrupted salvage has left one that is not.
+    A store with an unfinished salvage is not intact.
     """
     if find_salvage_path(path).exists():
         raise sqlite3.DatabaseError("the salvage of what was damaged is not finished")

@@ -1,4 +1,4 @@
-"""Times that others have written down: whether they can be true at all."""
+"""Plausibility of times in records from elsewhere."""
 
 import json
 import math
@@ -12,10 +12,10 @@ from autopipe.tasks.task import Task
 def list_untrue_times(
     records: Iterable[BestRecord], tasks: Iterable[Task], target: Mapping[str, object]
 ) -> dict[str, str]:
-    """Say of each record whose times can not be true why, by its workload.
+    """List the records with impossible times, with the reason, by workload.
 
-    What a task has to compute on this target takes at least so long; of an unknown one only that no
-    call is shorter than a cycle is known.
+    The lower bound is the peak compute rate of the target; for an unknown workload it is one clock
+    cycle.
     """
     platform = Platform(json.dumps(dict(target)), "", "")
     by_workload = {task.workload: (task.name, platform.least(_count_flops(task))) for task in tasks}

@@ -43,7 +43,7 @@ _LEAST: Final = 0.01
 
 
 def tune_workload(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
-    """Tune `module.json` of a folder and return the record, and how each contender did.
+    """Tune `module.json` of a folder and return the record and the result of each arm.
 
     It is only why tuning ended where that was before anything was measured.
     """
@@ -74,7 +74,7 @@ def _limit_budget(tuning: Tuning, seconds: float) -> Tuning:
 
 
 def make_context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Context:
-    """Return what a request is as the context of a stage: a folder of its own, and the facts."""
+    """Build the stage context of a request: its own folder, and the facts."""
     folder = Path(argument["folder"])
     return Context(
         inputs={"tasks": folder / "tasks"},
@@ -93,7 +93,7 @@ def _write_task(loops: tvm.IRModule, folder: Path) -> Task:
     name = str((function.attrs or {}).get("global_symbol", "main"))
     task = make_task(0, workload, [name], read_op_info(function)).model_copy(update={"share": 1.0})
     if any(-1 in tensor.shape for tensor in (*task.inputs, *task.outputs)):
-        raise ModelError(f"{name} can not be tuned: a dimension is symbolic; bind it to a number")
+        raise ModelError(f"{name} cannot be tuned: a dimension is symbolic; bind it to a number")
     save_json([task.model_dump(mode="json")], folder / "tasks.json")
     save_module(workload.module, folder / "workloads" / f"{task.workload}.json")
     return task
@@ -118,7 +118,7 @@ def _read_outcome(
 def describe_winner(
     task: Task, record: Record | BestRecord, seconds: float | None, verdict: Verdict
 ) -> dict[str, object]:
-    """Return what is known of a winner, as `Scheduled` has it."""
+    """Build the fields of `Scheduled` for a winner."""
     right = verdict.finding is Finding.RIGHT
     return {
         "engine": record.engine, "implementation": record.implementation,
@@ -130,7 +130,7 @@ def describe_winner(
 def make_suspect(
     task: Task, record: Record | BestRecord, ctx: Context, conditions: Conditions
 ) -> Suspect:
-    """Make a schedule again. Raises StageError if it does not fit any more."""
+    """Replay a recorded schedule for its check. Raises StageError if it no longer applies."""
     loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
     loops = annotate_workload(loops, task.info)
     module = replay_schedule(loops, record.implementation, record.schedule, conditions)
@@ -139,7 +139,7 @@ def make_suspect(
 
 
 def _check_winner(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:
-    """Return what tuning found of the winner, or why it could not be checked."""
+    """Return the verdict on the winner, or the reason that it could not be checked."""
     failures = Failures.of(ctx, conditions, "tune", "fallback")
     inspector = Inspector.of(
         ctx, failures, patience=lambda: max(_LEAST, _CHECK * (end - monotonic()))

@@ -11,7 +11,7 @@ from autopipe.tasks.weights import count_call_weight_bytes, count_weight_bytes
 
 _FAR: Final = 64 << 20
 """Bytes of models of which a cache may still have something; larger ones touch `LARGEST`. A third-
-level cache may be said to have room for them, and be shared with other machines: U-Net touches 128
+level cache may nominally hold them, and be shared with other machines: U-Net touches 128
 MiB, and its kernels took 1.23 times their trials behind so much where that has 480 MiB, and 1.03
 times those behind 512 MiB."""
 

@@ -78,7 +78,7 @@ class Deadline:
         return self.end - self.kept - monotonic()
 
     def told(self) -> tuple[str, ...]:
-        """Return what was left out, an entry a kind of work."""
+        """List the skipped work, one entry per kind."""
         return tuple(f"{what} ({count})" for what, count in sorted(self.left_out.items()) if count)
 
     def _reserve_settling(self, settling: float) -> None:

@@ -39,7 +39,7 @@ class Journal:
     """The newest row of each workload that is evidence here."""
 
     def rows(self, state: TaskState, since: int = 0) -> list[StoredRecord]:
-        """Return what was measured of a task here by contenders that may win it.
+        """Return the records of a task measured here, of arms that may win it.
 
         Only rows behind `since`, and none whose schedule failed its check. What is new is evidence
         from now on.
@@ -61,7 +61,7 @@ class Journal:
         ]
 
     def evidence(self, state: TaskState) -> list[TaskEvidence]:
-        """Return the evidence about the schedules of contenders that may win a task."""
+        """Return the evidence about the schedules of arms that may win a task."""
         if state.task.workload not in self._last:
             self.rows(state)
         records = self._evidence.get(state.task.workload, ())
@@ -79,7 +79,7 @@ class Journal:
         check: Literal["passed", "failed", "excluded"],
         reason: str = "",
     ) -> None:
-        """Append what was found of a schedule without timing it."""
+        """Append the result of a check of a schedule."""
         self.append(state, TaskEvidence(proposal, "check", check=check, by=reason))
 
     def exclude(self, state: TaskState, matches: Callable[[Proposal], bool], reason: str) -> None:
@@ -103,13 +103,13 @@ class Journal:
         return rank_repeats(self.evidence(state), engines=state.preferred_engines)
 
     def quarantine(self, state: TaskState, proposal: Proposal, reason: str) -> None:
-        """Have no later session see the records of a schedule that computes something else."""
+        """Quarantine the records of a schedule with wrong results, for all later sessions."""
         for row in self.store.rows(state.task.workload, state.text, self.platform):
             if Proposal.of(row.record) == proposal:
                 self.store.quarantine(row, reason)
 
     def has_verdict(self, state: TaskState, proposal: Proposal, check: str) -> bool:
-        """Tell whether the check of a schedule has come to this."""
+        """Tell whether the check of a schedule has this result."""
         records = self.evidence(state)
         return any(one.proposal == proposal and one.check == check for one in records)
 
@@ -119,7 +119,7 @@ class Journal:
         return {one.proposal for one in self.evidence(state)}
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return what was ever measured of a contender's schedules on this platform."""
+        """Return all measured schedules of an arm on this platform."""
         records = [row.record for row in self.rows(state) if Proposal.of(row.record).by == by]
         return [MeasuredSchedule(record.schedule, record.median) for record in records]
 
@@ -128,14 +128,14 @@ class Journal:
         return sum(row.record.session != self.session.name for row in self.rows(state))
 
     def write(self, state: TaskState, proposal: Proposal, result: Measurement) -> None:
-        """Put a trial on the disk, with the time it took from the budget."""
+        """Write a trial to disk, with the time it took from the budget."""
         self._store_results(state, {proposal: result}, self.session.name)
         self.session.trials += 1
         self.session.save(durably=False)  # the store has counted it durably
         self.rows(state, self._last.get(state.task.workload, 0))
 
     def add_repeats(self, state: TaskState, results: Mapping[Proposal, Measurement]) -> None:
-        """Put times that were taken in turn on the disk, and append them as one series.
+        """Write times of repeated measurement to disk, and append them as one series.
 
         They are no trials: a run that is interrupted and goes on finds its budget as it was.
         """
@@ -214,7 +214,7 @@ def open_journal(
 
 
 def _recount_trials(session: Session, store: RecordStore, ctx: Context) -> None:
-    """Have the store say how far the session has come, and warn where it has lost trials."""
+    """Recount the trials of the session in the store, and warn about lost trials."""
     before = session.trials
     session.trials = sum(tally.trials for tally in store.trials(session.name).values())
     lost = before - session.trials
@@ -227,7 +227,7 @@ def _recount_trials(session: Session, store: RecordStore, ctx: Context) -> None:
 
 
 def _to_evidence(row: StoredRecord, series: int = 0) -> TaskEvidence:
-    """Return what a record says: a trial, or with a series a repeat."""
+    """Convert a record to evidence: a trial, or with a series a repeat."""
     record = row.record
     return TaskEvidence(
         Proposal.of(record), "repeat" if series else "trial",

@@ -1,4 +1,4 @@
-"""The best schedule of a workload whose tuning was ended with its time, read from the disk."""
+"""Recover the best schedule of a workload from disk after its tuning exceeded its time."""
 
 import math
 from collections import Counter
@@ -21,7 +21,7 @@ from autopipe.tuning.alone import describe_winner, make_context, make_suspect
 from autopipe.tuning.trials import LATE
 
 _LIKELY: Final = 3
-"""Records whose schedules are made again to see whether they are right."""
+"""Records whose schedules are replayed and checked for correctness."""
 
 
 def recover_outcome(argument: Mapping[str, Any]) -> dict[str, object] | None:
@@ -49,7 +49,7 @@ def recover_outcome(argument: Mapping[str, Any]) -> dict[str, object] | None:
 
 
 def _list_timed_records(task: Task, ctx: Context) -> list[Record]:
-    """Return what is on the disk of a task, the fastest first."""
+    """List the stored records of a task, the fastest first."""
     platform = Platform.of(*(ctx.facts[f] for f in (Facet.TARGET, Facet.TVM, Facet.DEVICE)))
     text = (ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json").read_text("utf-8")
     with RecordStore.open(ctx.records, lambda _: None) as store:
@@ -59,7 +59,7 @@ def _list_timed_records(task: Task, ctx: Context) -> list[Record]:
 
 
 def _summarize_contenders(records: Sequence[Record]) -> list[dict[str, object]]:
-    """Return how contenders did, the fastest first, by what is on the disk."""
+    """Return the result of each arm from the stored records, the fastest first."""
     best = {(r.engine, r.implementation): r.median for r in reversed(records)}
     trials = [record for record in records if not record.session.endswith(RUN_OFF)]
     counts = Counter((record.engine, record.implementation) for record in trials)

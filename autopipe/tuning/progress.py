@@ -24,9 +24,9 @@ class ProgressReporter:
         workers: Callable[[], int | None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> None:
-        """Take what is counted; `budget` is the trials of all tasks together.
+        """Initialize the counters; `budget` is the trials of all tasks together.
 
-        `workers` says how many machines of a farm measure, `deadline` how many seconds there are.
+        `workers` is the number of machines of a farm, `deadline` limits the seconds.
         """
         self._deadline = deadline or Deadline()
         self._workers = workers

@@ -32,7 +32,7 @@ from autopipe.tuning.task_state import TaskState
 
 
 class Results:
-    """The best record of each task, and how its contenders did."""
+    """The best record of each task, and the results of its arms."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class Results:
         journal: Journal,
         failures: Failures,
         open_settings: Mapping[str, Mapping[str, OpenSetting]],
-        compared: Sequence[Decided] = (),
+        comparisons: Sequence[Decided] = (),
     ) -> None:
-        """Take the tasks with what can be gained in them.
+        """Initialize from the tasks and the gain that is left in each.
 
-        The settings of open sizes go by the workload whose record has them. `compared` is what came
-        of each model in which finalists were compared.
+        Settings of dynamic shapes are keyed by the workload whose record stores them. `comparisons`
+        holds the result of each in-model comparison.
         """
         self.left_out: tuple[str, ...] = ()
-        """What there was no time for."""
-        self._reports = tuple(one.report for one in compared)
+        """Work skipped for lack of time."""
+        self._reports = tuple(one.report for one in comparisons)
         # at the first size that a task is called at; later ones compare nothing else
-        self._inside = ChainMap(*(dict(one.times) for one in compared))
-        self._finals = ChainMap(*(dict(one.tasks) for one in compared))
+        self._inside = ChainMap(*(dict(one.times) for one in comparisons))
+        self._finals = ChainMap(*(dict(one.tasks) for one in comparisons))
         self._open_settings = open_settings
         self._states = worth.states
         self._worth = worth
@@ -60,7 +60,7 @@ class Results:
         self._failures = failures
         self._winners = {state.task.workload: journal.winner(state) for state in worth.states}
 
-    def write(self, folder: Path, ended: str) -> None:
+    def write(self, folder: Path, end_reason: str) -> None:
         """Write `records.jsonl` and `tuning.json`.
 
         Raises StageError if trials were made and no task has a single time.
@@ -71,9 +71,9 @@ class Results:
             raise StageError(
                 f"no candidate of any task could be measured: {self._find_last_error()}"
             )
-        headroom = self.list_headroom(ended)
+        headroom = self.list_headroom(end_reason)
         report = TuningReport(
-            ended=ended,
+            ended=end_reason,
             seconds=self._journal.session.elapsed,
             session=self._journal.session.name,
             shares=self._compute_shares().named(),
@@ -86,10 +86,10 @@ class Results:
         records = {name: self._build_record(name, winner) for name, winner in winners.items()}
         TuningResult(report, records).write(folder)
 
-    def list_headroom(self, ended: str) -> tuple[TaskHeadroom, ...]:
-        """Return what is left to gain in each task that has a winner.
+    def list_headroom(self, end_reason: str) -> tuple[TaskHeadroom, ...]:
+        """List the headroom of each task that has a winner.
 
-        `ended` is why those got no more trials that were searched until the end.
+        `end_reason` is the reason for tasks that were searched until the end.
         """
         winners = [self._winners[state.task.workload] for state in self._states]
         seconds = [winner.median if winner else math.inf for winner in winners]
@@ -98,7 +98,7 @@ class Results:
             TaskHeadroom(
                 name=state.task.name, share=state.share, untuned=self._time_untuned(state),
                 tuned=time, bound=min(bound, time), left=gain, trials=state.trials,
-                ended=state.stopped or ended,
+                ended=state.stopped or end_reason,
             )
             for state, time, bound, gain in zip(
                 self._states, seconds, self._worth.bounds, gains, strict=True
@@ -111,8 +111,8 @@ class Results:
         candidates = (*self._journal.repeats(state), *self._journal.ranked(state))
         return next((one.median for one in candidates if one.proposal == state.untuned), None)
 
-    def summary(self, ended: str) -> str:
-        """Return one line for people."""
+    def summary(self, end_reason: str) -> str:
+        """Format the one-line summary of the run."""
         trials = sum(state.trials for state in self._states)
         failed_count = sum(state.failed for state in self._states)
         total = compute_latency(self._states)
@@ -123,15 +123,15 @@ class Results:
         return (
             f"{trials} trials ({failed_count} failed){self._format_left_out()}; "
             f"{self._compute_shares().format_line()}{speed};"
-            f" {ended}{self._failures.format_count()}"
+            f" {end_reason}{self._failures.format_count()}"
         )
 
     def _format_left_out(self) -> str:
-        """Return the part of a summary about work that there was no time for."""
+        """Format the part of the summary about skipped work."""
         return f", no time for {', '.join(self.left_out)}" if self.left_out else ""
 
     def _compute_shares(self) -> Shares:
-        """Return how much of the time was searched, measured and steady, all of it here."""
+        """Compute the shares of the time that were searched, measured and steady here."""
         proofs = {}
         for state in self._states:
             winner = self._winners[state.task.workload]
@@ -177,7 +177,7 @@ class Results:
         )  # fmt: skip
 
     def _rank_contenders(self, state: TaskState) -> dict[Contender, ContenderResult]:
-        """Return how each contender did, the fastest first."""
+        """Return the result of each arm, the fastest first."""
         out = {by: entry.out for by, entry in state.bandit.arms.items()}
         rows = self._journal.rows(state)
         arms = dict.fromkeys((*state.starts, *out, *(Proposal.of(row.record).by for row in rows)))
@@ -203,14 +203,14 @@ class Results:
 
 
 def _to_report_fields(reports: tuple[FinalsReport, ...]) -> dict[str, Any]:
-    """Return the reports of finals, as fields of `tuning.json`."""
+    """Convert the reports of in-model comparisons to fields of `tuning.json`."""
     if any(report.sizes for report in reports):
         return {"sized_finals": reports}
     return {"finals": reports[0]} if reports else {}
 
 
 def _describe_finals(finals: FinalsReport) -> str:
-    """Say what was decided inside the model, and that its kernels come to the time of the whole."""
+    """Summarize the in-model comparison: decided tasks, and kernel time of the total time."""
     sizes = ", ".join(f"{name} {size}" for name, size in finals.sizes.items())
     at = f" at {sizes}" if sizes else ""
     part = (

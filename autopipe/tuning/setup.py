@@ -109,7 +109,7 @@ class ModelTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringBench:
-    """What measures, and as what."""
+    """The runner, and the conditions it measures under."""
 
     runner: Runner
     turn: Turn
@@ -144,7 +144,7 @@ class Setup:
     def open_trials(
         self, states: Sequence[TaskState], progress: ProgressReporter | None = None
     ) -> Trials:
-        """Return what measures proposals of these tasks, within the budget of the search."""
+        """Create the `Trials` that measure proposals of these tasks within the search budget."""
         return Trials(
             states,
             self.deadline.limit_search(self.plan.tuning.budget),

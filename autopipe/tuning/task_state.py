@@ -25,9 +25,9 @@ class TaskState:
     module: tvm.IRModule
     """The unscheduled module with what is known of its operators."""
     starts: Mapping[Contender, str]
-    """Schedules that cost nothing, timed before anything is searched, by contender."""
+    """Initial candidates, timed before any search, by arm."""
     bandit: Bandit
-    """Allocates its trials to contenders."""
+    """Allocates its trials to arms."""
     share: float = 0.0
     """Its part of the model's time: the estimate at first, then as measured with its starts."""
     trials: int = 0
@@ -74,7 +74,7 @@ class TaskState:
         return tuple(rule.engines) if rule.select == "first" else ()
 
     def admits(self, by: Contender) -> bool:
-        """Tell whether a schedule of this contender may win."""
+        """Tell whether a schedule of this arm may win."""
         rule = self.bandit.rule
         implementations = {entry.implementation for entry in self.bandit.arms}
         is_searched = by.engine in rule.engines and by.implementation in implementations

@@ -83,9 +83,9 @@ class Trials:
         return self.measurer.width
 
     def begin(self, state: TaskState, proposals: Sequence[Proposal]) -> "Underway":
-        """Have schedules of one task measured, which are rivals.
+        """Start measuring competing schedules of one task.
 
-        Where several are measured at a time, that begins at once.
+        If several are measured at a time, they start at once.
         """
         return self._start_measuring(
             [(state, proposal) for proposal in proposals], state.best, rivals=True
@@ -117,7 +117,7 @@ class Trials:
         written_places: set[int] = set()
 
         def write(place: int, measurement: Measurement) -> None:
-            """Put what came before its turn on the disk: a killed run would lose it."""
+            """Write a measurement that arrived out of order: a killed run would lose it."""
             self.journal.write(*proposals[place], measurement)
             written_places.add(place)
 
@@ -128,7 +128,7 @@ class Trials:
         return Underway(proposals, measurements, written_places)
 
     def _collect_measurements(self, underway: "Underway") -> dict[int, Measurement]:
-        """Return what was measured, by place: first come, first written."""
+        """Collect the measurements by place, written in the order of arrival."""
         measured: dict[int, Measurement] = {}
         with closing(underway.measurements) as measurements, suppress(TurnTimeout):
             for place, measurement in measurements:
@@ -144,7 +144,7 @@ class Trials:
         return measured
 
     def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
-        """Return what makes a schedule of a task in the child that builds it."""
+        """Build the candidate of a schedule, which a child process replays and compiles."""
         by, schedule = proposal
         make = partial(replay_schedule, state.module, by.implementation, schedule, self.conditions)
         surroundings = describe_surroundings(state.task, self.touched) if self.touched else None

@@ -27,7 +27,7 @@ def pick_winner(
     untuned: Proposal | None = None,
     engines: Sequence[str] = (),
 ) -> TaskEvidence | None:
-    """Return the evidence whose times are the winner's, or None where no schedule may win.
+    """Select the evidence of the winning schedule, or None if no schedule may win.
 
     `untuned` is the schedule of an untuned build. `engines` is in order of preference where the
     policy selects the first engine, and empty where it selects the fastest. These rules go from the
@@ -43,7 +43,7 @@ def pick_winner(
       by the sign test at `SURE` |
     | repeat | that was repeated wins over those that were not, by its median in the last series;
       the untuned one stays if it takes at most `HARDLY` of the fastest |
-    | trial | wins by its least median; coarse times come after all others |
+    | trial | wins by its minimum median; coarse times come after all others |
 
     The times of a winner inside the model stay those of its repeats, or of its fastest trial: times
     of two places are not compared. Of equals the one that was measured first wins.
@@ -92,7 +92,7 @@ def rank_repeats(
 def compare_in_model(
     evidence: Iterable[TaskEvidence], challenger: Proposal, incumbent: Proposal, sure: float
 ) -> Interval | None:
-    """Return what a challenger takes by what the incumbent takes inside the model."""
+    """Estimate the ratio of the challenger's to the incumbent's time inside the model."""
     return _compare_rounds(evidence, "in_model", challenger, incumbent, sure)
 
 

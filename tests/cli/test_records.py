@@ -139,7 +139,7 @@ def test_an_import_of_nothing_fails(cli, tmp_path):
     assert "nothing to take over" in cli("import", log, code=1).err
     log.write_text('{"i": 1, "r": 2}')
     assert "Ansor" in cli("import", log, code=2).err
-    assert "can not be read" in cli("import", tmp_path / "nothing", code=2).err
+    assert "cannot be read" in cli("import", tmp_path / "nothing", code=2).err
 
 
 def test_stores_are_merged(cli, root, tmp_path):

@@ -298,6 +298,6 @@ def test_a_store_that_computes_its_rows_is_not_merged(tmp_path):
 def test_a_config_error_is_one(tmp_path):
     with (
         RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store,
-        pytest.raises(ConfigError, match="can not be read"),
+        pytest.raises(ConfigError, match="cannot be read"),
     ):
         import_records(store, tmp_path / "missing", None)

@@ -107,7 +107,7 @@ def test_a_store_that_is_there_can_be_looked_at_where_nothing_can_be_written(tmp
     with RecordStore.view(path) as store:
         assert [found.record.seconds for found in store.every()] == [(2.0,)]
         assert (store.damaged, store.kept_aside()) == (1, 0)
-        with pytest.raises(StoreError, match="can not be written here"):
+        with pytest.raises(StoreError, match="cannot be written here"):
             store.add(HERE, MODULE, [record()])
     assert path.read_bytes() == before
 

@@ -77,7 +77,7 @@ def test_records_for_exactly_the_target_become_seeds(folder, module, tmp_path):
         assert reasons == {
             "failed trials": 1, "damaged": 4, "damaged workload": 1,
             "a trace of workload 0 is refused": 1,
-            "TVM can not read the workload": 1, "for another target": 1,
+            "TVM cannot read the workload": 1, "for another target": 1,
         }  # fmt: skip
         assert "for another target: llvm cortex-a72 2" in brought.left_out
         assert "for another target: llvm znver4 4" in brought.left_out

@@ -93,7 +93,7 @@ class Finals:
     def __init__(
         self, models: Models, tasks: Sequence[Task], finalists: Sequence[Finalists], limits: Limits
     ) -> None:
-        """Take a model whose functions have the finalists' schedules, in order, and all tasks."""
+        """Initialize from a model whose functions have the finalists' schedules, and all tasks."""
         self._tasks = tasks
         self._models = models
         self._entered = {entry.state.task.workload: entry for entry in finalists}
@@ -157,7 +157,7 @@ class Finals:
         return {name: self._pick_fastest(name, rounds[: counts[name]]) for name in second}
 
     def _pick_fastest(self, name: str, rounds: Sequence[Kernels]) -> int:
-        """Return the rank with the least median besides the incumbent."""
+        """Return the rank with the minimum median among the challengers."""
         entry = self._entered[name]
         ranks = [rank for rank in range(len(rounds)) if rank != entry.held]
         return min(
@@ -179,7 +179,7 @@ class Finals:
     def _compare_packages(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
         """Run packages with the challengers and with the incumbents in turn.
 
-        Raises TooLate where no time is left to tell.
+        Raises TooLate if no time is left to measure.
         """
         incumbents, challengers = self._held, {**self._held, **likely}
         self._pace.kept = 0.0
@@ -218,7 +218,7 @@ class Finals:
         return entry.proposals.index(winner)
 
     def _time_packages(self, incumbents: Ranks, challengers: Ranks) -> "_RacedPackages":
-        """Return what packages take. Raises TooLate where there is no time to build them."""
+        """Time both packages, seconds a run. Raises TooLate if no time is left to build them."""
         if not self._pace.builds():
             raise TooLate
         places = [self._place(incumbents), self._place(challengers)]
@@ -229,7 +229,7 @@ class Finals:
         )
 
     def _time_incumbents(self, kernels: Kernels) -> _FinalKernels:
-        """Return what a package with the incumbents takes, if there is time to tell."""
+        """Time a package with all incumbents, if enough time is left."""
         self._pace.kept = 0.0
         place = self._place(self._held)
         self._models.link(place)
@@ -303,7 +303,7 @@ def _compute_call_times(task: Task, rounds: Kernels) -> tuple[float, ...]:
 
 
 def _sum_kernel_times(rounds: Kernels) -> list[float]:
-    """Return what all kernels take in each round."""
+    """Return the summed seconds of all kernels in each round."""
     return [sum(time.values()) for time in rounds]
 
 

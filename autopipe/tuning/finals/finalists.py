@@ -64,14 +64,16 @@ def select_finalists(
 
 
 def _enter_finalists(
-    states: Sequence[TaskState], checks: Checks, most: int, done: Collection[str]
+    states: Sequence[TaskState], checks: Checks, most: int, done_workloads: Collection[str]
 ) -> list[Finalists]:
     times = {id(s): s.task.calls * s.best for s in states if checks.journal.winner(s) is not None}
     total = sum(times.values())
     finalists = []
     for state in states:
         if id(state) in times:
-            heavy = times[id(state)] >= _WEIGHT * total and state.task.workload not in done
+            heavy = (
+                times[id(state)] >= _WEIGHT * total and state.task.workload not in done_workloads
+            )
             count = most if heavy else 1
             task_finalists = _make_finalists(
                 state, _rank_candidates(state, checks.journal), checks.maker, count
@@ -125,10 +127,10 @@ def _make_finalists(
 
 
 def plan_others(
-    tasks: Sequence[Task], known: ModelTasks, *, policy: Policy, failures: Failures
+    tasks: Sequence[Task], model_tasks: ModelTasks, *, policy: Policy, failures: Failures
 ) -> Mapping[str, tvm.IRModule]:
     """Return the schedules of tasks without finalists, by name: those of a build."""
-    texts = {task.name: known.read_workload(task) for task in tasks}
+    texts = {task.name: model_tasks.read_workload(task) for task in tasks}
     loops = {t.name: annotate_workload(module_io.parse_json(texts[t.name]), t.info) for t in tasks}
     modules = {}
     with Maker(loops, failures) as maker:

@@ -2,7 +2,7 @@
 
 The model is built, and finalists are compiled as far as there is time. First come two of each task,
 the heaviest task first, of which one is the incumbent; then the third of each, and so on. A task
-whose two were not compiled keeps its incumbent, and runs in the model as that was built.
+without two compiled finalists keeps its incumbent, and runs in the model as built.
 
 Example: A takes 60 % of the time and B 40 %, with three finalists each. Compiled are A0, A1, B0,
 B1, A2, B2. If the time ends behind B0, A is compared with two, and B is not.
@@ -50,7 +50,7 @@ Compiled = Mapping[str, int]
 """How many of its finalists can run in the model, by workload: none, or two and more."""
 
 
-class TooLate(Exception):  # noqa: N818 - says what happened
+class TooLate(Exception):  # noqa: N818 - names an event
     """There is no time left for the comparison."""
 
 
@@ -120,7 +120,7 @@ class Pace:
         fewest: int,
         most: int,
     ) -> list[tuple[_Answer, ...]]:
-        """Return what was answered for each place, a value a round, in a part of the time left.
+        """Run rounds in a part of the time left; return the answers by place, one per round.
 
         The first round is not counted: storage is made, and threads begin. What is kept is for
         the `fewest` rounds, too. Raises TooLate where the time is too short for these.

@@ -1,8 +1,8 @@
-"""One setting for all sizes: what is best for a kernel with open sizes, over all likely ones.
+"""One setting for all sizes: the best for a kernel with dynamic shapes over specialized sizes.
 
 Such a kernel is not timed itself. A template gives it the tiles that it gives kernels for likely
-sizes, and these are tuned. The fastest settings of each likely size are repeated with those of
-the others. So each of them has a time at every likely size, and the one with the least product of
+sizes, and these are tuned. The fastest settings of each such size are repeated with those of
+the others. So each has a time at every specialized size, and the one with the minimum product of
 times wins: all sizes weigh alike, however long they take.
 """
 
@@ -23,7 +23,7 @@ from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 
 _GUESTS: Final = 4
-"""Most settings of a kernel that are repeated at all its likely sizes."""
+"""Most settings of a kernel that are repeated at all its specialized sizes."""
 
 
 class Replays(Protocol):
@@ -35,15 +35,15 @@ class Replays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kernel with open sizes, and what it is at likely sizes."""
+    """A kernel with dynamic shapes, and its tasks at specialized sizes."""
 
     workload: str
     members: tuple[TaskState, ...]
-    """Its tasks at likely sizes, the first ones first, as far as they are tuned."""
+    """Its tuned tasks at specialized sizes, in the order of the sizes."""
 
 
 def find_families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Family]:
-    """Return the kernels with open sizes among all tasks that have tuned ones at likely sizes."""
+    """Return the kernels with dynamic shapes that have tuned tasks at specialized sizes."""
     tuned_states = {state.task.workload: state for state in states}
     families = []
     for task in tasks:
@@ -57,27 +57,29 @@ def find_families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Fa
 
 
 def invite_guests(
-    found: Sequence[Family], journal: Journal, maker: Replays
+    families: Sequence[Family], journal: Journal, maker: Replays
 ) -> dict[str, list[Proposal]]:
-    """Return the schedules that are repeated for the sake of other sizes, by workload.
+    """Select the schedules that are repeated for the sake of other sizes, by workload.
 
-    These are the fastest settings at each likely size that also fit the others.
+    These are the fastest settings at each specialized size that also fit the others.
     """
     guests: dict[str, dict[Proposal, None]] = defaultdict(dict)
-    for family in found:
+    for family in families:
         for proposal in _list_candidates(family, journal, maker):
             for state in family.members:
                 guests[state.task.workload][proposal] = None
     return {workload: list(proposals) for workload, proposals in guests.items()}
 
 
-def pick_settings(found: Sequence[Family], journal: Journal) -> dict[str, dict[str, OpenSetting]]:
-    """Return the settings that win, by the workload at likely sizes whose record has them.
+def pick_settings(
+    families: Sequence[Family], journal: Journal
+) -> dict[str, dict[str, OpenSetting]]:
+    """Select the winning settings, by the workload at specialized sizes whose record stores them.
 
-    Each states of which workload with open sizes it is. One that the record itself has is left out.
+    Each names its workload with dynamic shapes. The setting of the record itself is left out.
     """
     settings: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
-    for family in found:
+    for family in families:
         member_times = [(state, _find_repeat_times(state, journal)) for state in family.members]
         member_times = [(state, times) for state, times in member_times if times]
         if not member_times:

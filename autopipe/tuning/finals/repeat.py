@@ -48,7 +48,7 @@ Single = Callable[[TaskState, Proposal], str | None]
 """Returns the schedule of a proposal on one thread, or None if that is not worth a try."""
 
 Replay = Callable[[str, Contender, str], tvm.IRModule]
-"""Makes the schedule that a contender has proposed for a task of that name."""
+"""Replays the schedule that an arm proposed for a task, by the name of the task."""
 
 Guests = Mapping[str, Sequence[Proposal]]
 """Schedules of a workload that take part for the sake of other sizes."""

@@ -1,4 +1,4 @@
-"""The modules of the model that finalists run in: one, or one for each likely size."""
+"""The modules of the model that finalists run in: one, or one for each specialized size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class SizedModel:
     tasks: Sequence[Task]
     """All tasks, those that are dropped among them, as they are named and called in it."""
     sizes: Mapping[str, int]
-    """Of each dimension; {} of a model without open sizes."""
+    """Of each dimension; {} of a model without dynamic shapes."""
 
 
 def load_sized_models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
-    """Yield the model at each likely size; the model itself, if no size is open."""
+    """Yield the model at each specialized size; the model itself, if all shapes are static."""
     sized_modules = SizedModules.within(lowered).modules
     for model in sized_modules:
         module = module_io.load_module(lowered / model.file)
@@ -35,7 +35,7 @@ def load_sized_models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedMod
 
 
 def can_run(lowered: Path, tasks: Sequence[Task]) -> bool:
-    """Tell whether the model has kernels of known sizes alone, at likely sizes at least.
+    """Tell whether all kernels of the model have static shapes, at least at specialized sizes.
 
     Those that it computes from its inputs might come to anything for inputs that are made up.
     """

@@ -36,9 +36,9 @@ RUNNERS: Final[Mapping[str, Callable[[Wanted], Runner]]] = {
 """The opener of each runner, by its name in `tuning.measure.runner`."""
 
 
-def open_runner(wanted: Wanted) -> Runner:
+def open_runner(request: Wanted) -> Runner:
     """Return a runner that is ready to measure. Raises SetupError and TargetError."""
-    name = wanted.measure.runner
+    name = request.measure.runner
     if name not in RUNNERS:
         raise SetupError(f"tuning.measure.runner: {name} is not part of this autopipe")
-    return RUNNERS[name](wanted)
+    return RUNNERS[name](request)

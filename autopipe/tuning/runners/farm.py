@@ -27,24 +27,24 @@ _CHECK: Final = 2 * SECONDS
 class FarmRunner:
     """Hands candidates to the workers of one label."""
 
-    def __init__(self, farm: Farm, wanted: Wanted) -> None:
-        """Take a farm whose workers are all of one kind."""
+    def __init__(self, farm: Farm, request: Wanted) -> None:
+        """Initialize from a farm whose workers are all of one kind."""
         self._farm = farm
-        self._limits = wanted.measure
+        self._limits = request.measure
         self.tell: Callable[[int, Measurement], None] | None = None
         self._texts: dict[int, tuple[tvm.IRModule, str]] = {}
-        worker = find_common_worker(farm, list_versions(wanted.facts))
+        worker = find_common_worker(farm, list_versions(request.facts))
         farm.expect(fingerprint_device(worker.facts))
         self.device: Mapping[str, object] = worker.facts["device"]
         self.checker = FarmChecker(self.check)
         self._blank = WorkOrder(
-            "time", wanted.facts[Facet.TARGET], wanted.conditions.fast_algorithms,
-            wanted.measure.model_dump(mode="json"), wanted.touched, (),
+            "time", request.facts[Facet.TARGET], request.conditions.fast_algorithms,
+            request.measure.model_dump(mode="json"), request.touched, (),
         )  # fmt: skip
 
     @property
     def width(self) -> int:
-        """How many candidates the farm has in its hands at a time."""
+        """How many candidates the farm holds at a time."""
         return self._farm.width
 
     @property
@@ -73,7 +73,7 @@ class FarmRunner:
         return self._yield_measurements(places)
 
     def _make_callback(self, place: int) -> Callable[[WorkAnswer | str], None]:
-        """Return who is told of an answer before anybody waits for it."""
+        """Create the callback that forwards an answer on arrival."""
         tell = self.tell
 
         def forward_answer(answer: WorkAnswer | str) -> None:
@@ -92,7 +92,7 @@ class FarmRunner:
             self._farm.cancel(places)
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
-        """Have one worker time all of them in turn, so that all times are of one machine."""
+        """Time all candidates in turn on one worker, so that all times are of one machine."""
         limits = self._limits
         patience = (limits.build_timeout + limits.run_timeout * count) * len(candidates)
         order = replace(
@@ -105,7 +105,7 @@ class FarmRunner:
         return _read_measurements(answer, len(candidates))
 
     def check(self, pieces: Sequence[Piece], do: Do) -> list[WorkAnswer | str]:
-        """Have workers check schedules, each by one; a text says why none could."""
+        """Check schedules on workers, one each; a text is the reason that none could."""
         orders = [
             replace(self._blank, do=do, candidates=(self._to_remote_piece(one),)) for one in pieces
         ]
@@ -128,7 +128,7 @@ class FarmRunner:
         self._farm.close()
 
     def _to_remote_candidate(self, candidate: Repeatable) -> RemoteCandidate:
-        assert candidate.workload is not None  # noqa: S101 -- `Trials` says it of each
+        assert candidate.workload is not None  # noqa: S101 -- `Trials` sets it
         text = self._serialize_module(candidate.workload)
         return RemoteCandidate(
             text, candidate.implementation, candidate.schedule, candidate.surroundings
@@ -141,20 +141,20 @@ class FarmRunner:
         return self._texts[id(module)][1]
 
 
-def open_runner(wanted: Wanted) -> FarmRunner:
-    """Return who measures on a farm, once there is a worker.
+def open_runner(request: Wanted) -> FarmRunner:
+    """Open the runner of a farm, once a worker is connected.
 
-    Raises SetupError where there is no scheduler, nobody comes, or those who are there do not fit.
+    Raises SetupError if there is no scheduler, no worker connects, or the workers do not match.
     """
 
     def warn(text: str) -> None:
-        wanted.emit(Warn(stage="tune", message=text))
+        request.emit(Warn(stage="tune", message=text))
 
-    assert wanted.measure.label is not None  # noqa: S101 -- the pipeline file has said it
-    farm = Farm(wanted.reach, wanted.measure.label, warn)
+    assert request.measure.label is not None  # noqa: S101 -- the pipeline file sets it
+    farm = Farm(request.reach, request.measure.label, warn)
     try:
-        _wait_for_workers(farm, wanted)
-        return FarmRunner(farm, wanted)
+        _wait_for_workers(farm, request)
+        return FarmRunner(farm, request)
     except BaseException:
         farm.close()
         raise
@@ -175,7 +175,7 @@ def _wait_for_workers(farm: Farm, request: Wanted) -> None:
 
 
 def _read_measurements(answer: WorkAnswer | str, count: int) -> list[Measurement]:
-    """Return what an answer says of so many candidates. Raises TargetError where it refuses."""
+    """Read the measurements of `count` candidates from an answer. Raises TargetError if refused."""
     answer = check_answer(answer)
     if isinstance(answer, str):
         return [Measurement(error=f"no worker could do it: {answer}")] * count

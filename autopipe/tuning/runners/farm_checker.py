@@ -22,7 +22,7 @@ class FarmChecker:
         self._ask = ask
 
     def check(self, pieces: Sequence[Piece]) -> list[Outcome]:
-        """Return what came of the check of each piece."""
+        """Return the outcome of the check of each piece."""
         return [_read_outcome(answer) for answer in self._ask(pieces, "check")]
 
     def plain_runs(self, piece: Piece) -> bool:

@@ -17,7 +17,7 @@ class LocalRunner:
     checker = None
 
     def __init__(self, local: Local, device: Mapping[str, object]) -> None:
-        """Take who measures, and what this machine is."""
+        """Initialize from the local measurer and the facts of this machine."""
         self._local = local
         self.device = device
 
@@ -44,10 +44,10 @@ class LocalRunner:
         self._local.close()
 
 
-def open_runner(wanted: Wanted) -> LocalRunner:
-    """Return who measures here. Raises SetupError where nothing can be timed."""
-    conditions = wanted.conditions
+def open_runner(request: Wanted) -> LocalRunner:
+    """Open the runner of this machine. Raises SetupError if nothing can be timed."""
+    conditions = request.conditions
     local = Local(
-        conditions.target, conditions.hardware.cores, wanted.measure, wanted.turn, wanted.touched
+        conditions.target, conditions.hardware.cores, request.measure, request.turn, request.touched
     )
-    return LocalRunner(local, wanted.facts[Facet.DEVICE])
+    return LocalRunner(local, request.facts[Facet.DEVICE])

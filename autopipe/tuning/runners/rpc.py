@@ -37,22 +37,22 @@ class RpcRunner:
 
     width = 1
 
-    def __init__(self, wanted: Wanted, devices: Devices) -> None:
-        """Ask for a device, and whether it computes what it should. Raises SetupError."""
-        self._wanted, self._devices = wanted, devices
+    def __init__(self, request: Wanted, devices: Devices) -> None:
+        """Open a device, and check its results. Raises SetupError."""
+        self._wanted, self._devices = request, devices
         devices.known()
         self._found = devices.trying(self._read_device_facts)
-        threads, cores = self._found["threads"], wanted.conditions.hardware.cores
+        threads, cores = self._found["threads"], request.conditions.hardware.cores
         if threads != cores:
             raise SetupError(
                 f"{devices.key}: its server runs kernels on {threads} threads, and target.num_cores"
                 f" is {cores}: start it with TVM_NUM_THREADS={cores}"
             )
-        triple = wanted.facts[Facet.TARGET].get("mtriple")
+        triple = request.facts[Facet.TARGET].get("mtriple")
         machine = find_architecture(str(triple) if triple else None)
         facts = {name: value for name, value in self._found.items() if value is not None}
         self.device: Mapping[str, object] = {"machine": machine, "rpc": devices.key, **facts}
-        self.checker = DeviceChecker(wanted.conditions, devices, wanted.linker)
+        self.checker = DeviceChecker(request.conditions, devices, request.linker)
         self.checker.probe()
 
     def measure(
@@ -79,7 +79,7 @@ class RpcRunner:
                 yield place, result
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
-        """Time one after the other, and so on for so many rounds, all of them on one device."""
+        """Time all candidates in turn for `count` rounds, on one device."""
         with open_temporary_folder() as folder, ExitStack() as open_ones:
             children = [
                 open_ones.enter_context(self._start_build(candidate, folder / f"{place}.so"))
@@ -130,7 +130,7 @@ class RpcRunner:
             return Measurement(error=str(error))
 
     def _time_in_turn(self, kernels: Sequence[LinkedKernel], count: int) -> list[Measurement]:
-        """Return the times of kernels in rounds, or for all of them why there are none."""
+        """Return the times of kernels in rounds, or one failure for all of them."""
         limits = self._wanted.measure.model_copy(update={"repeat": 1})
 
         def once() -> list[Measurement]:
@@ -150,7 +150,7 @@ class RpcRunner:
             return [Measurement(error=str(error))] * len(kernels)
 
     def _run_with_retries(self, once: Any) -> Any:  # noqa: ANN401 - whatever `once` returns
-        """Return what work returns; a session that ends while a kernel runs is tried once more."""
+        """Run a function, once more if its session ends while a kernel runs."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return self._devices.trying(once)
@@ -173,7 +173,7 @@ class RpcRunner:
         return child
 
     def _finish_build(self, child: Child) -> LinkedKernel | Measurement:
-        """Return what a child has built, or why it has not; end it."""
+        """Return the kernel that a child built, or its failure; end the child."""
         try:
             answer = child.answer()
         except Failed as error:
@@ -188,9 +188,9 @@ class RpcRunner:
         return LinkedKernel(answer["path"], ports)
 
 
-def open_runner(wanted: Wanted) -> RpcRunner:
-    """Return who measures on devices. Raises SetupError where there is none that could."""
-    return RpcRunner(wanted, Devices.of(wanted.reach, str(wanted.measure.key)))
+def open_runner(request: Wanted) -> RpcRunner:
+    """Open the runner of RPC devices. Raises SetupError if no device is usable."""
+    return RpcRunner(request, Devices.of(request.reach, str(request.measure.key)))
 
 
 def _time_once(session: OpenSession, place: int, limits: Measure, best: float) -> Measurement:

@@ -1,4 +1,4 @@
-"""What a runner is, and what it is told when it is opened."""
+"""The interface of a runner, and the parameters it is opened with."""
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Rounds(Protocol):
 
 
 class Runner(Measurer, Rounds, Protocol):
-    """Who measures the trials of a run."""
+    """Measures the trials of a run."""
 
     @property
     def device(self) -> Mapping[str, object]:
@@ -62,7 +62,7 @@ class Runner(Measurer, Rounds, Protocol):
 
     @property
     def checker(self) -> PieceChecker | None:
-        """Who checks schedules against plain loops, where this machine can not run them.
+        """Checks schedules against plain loops, where this machine cannot run them.
 
         None where it can: then they are checked here.
         """
@@ -73,7 +73,7 @@ class Runner(Measurer, Rounds, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a runner is told."""
+    """Parameters of a runner."""
 
     conditions: Conditions
     """What schedules are made for."""
@@ -90,4 +90,4 @@ class Wanted:
     emit: Callable[[Event], None]
     """Tells the reporter."""
     linker: Linker | None = None
-    """Who links kernels for another kind of machine; null for who links for this one."""
+    """Links kernels for another kind of machine; null for the linker of this one."""

@@ -1,8 +1,8 @@
-"""Which contender of a task proposes its next batch: a bandit over engines and implementations.
+"""Which arm of a task proposes its next batch: a bandit over engines and implementations.
 
-What a contender brings is the part of the task's time that a batch took off, by the second the
-batch took. One that was not asked yet is judged by how its engine does on the other tasks. Hope,
-which shrinks with every batch, brings back those that were unlucky.
+The reward of an arm is the part of the task's time that a batch took off, by the second the
+batch took. An arm without batches is judged by its engine's rewards on the other tasks. An
+optimistic term, which shrinks with every batch, revives arms with unlucky first batches.
 
 A library leaves little to choose: its calls are timed before any search, and a few more ways to
 call it are all that is left. So libraries are judged by libraries, and loops are searched before.
@@ -21,27 +21,27 @@ _BEHIND: Final = 1.5
 """An implementation whose best is this many times slower than the task's is not searched."""
 
 _MEMORY: Final = 0.5
-"""Weight of the last batch in what a contender brings."""
+"""Weight of the last batch in the reward of an arm."""
 
 _HOPE: Final = 0.1
-"""Part of the task's time that the batch after the first is hoped to take off."""
+"""Optimistic reward of the second batch, as a part of the task's time."""
 
 _HOPELESS: Final = 2
-"""Batches without a single time after which a contender is left out."""
+"""Batches without a single time after which an arm is excluded."""
 
 
 @dataclass(slots=True)
 class ArmStats:
-    """What batches bring, lately: those of a contender, or of its like on all tasks."""
+    """Recent reward of batches: of one arm, or of all arms with the same key."""
 
     batches: int = 0
     pace: float = 1.0
-    """Seconds a batch takes, with search and builds."""
+    """Mean seconds of a batch, with search and builds."""
     brought: float = 0.0
-    """Part of a task's time that a batch takes off."""
+    """Smoothed reward of a batch: part of the task's time that it takes off."""
 
     def count(self, gain: float, seconds: float) -> None:
-        """Take a batch."""
+        """Update the statistics with one batch."""
         self.batches += 1
         self.pace += (max(seconds, 1e-3) - self.pace) / self.batches
         self.brought += _MEMORY * (gain - self.brought)
@@ -49,44 +49,44 @@ class ArmStats:
 
 @dataclass(slots=True)
 class Arm:
-    """A contender of one task, and what its trials came to."""
+    """An engine and implementation of one task, with the results of its trials."""
 
     trials: int = 0
     """Trials of this session."""
     best: float = math.inf
-    """Least seconds of one call among its own schedules."""
+    """Minimum seconds of one call among its own schedules."""
     stats: ArmStats = field(default_factory=ArmStats)
     out: str | None = None
-    """Why it is not asked any more; null while it is."""
+    """Why the arm is excluded; null while it is active."""
 
 
 @dataclass(slots=True)
 class Bandit:
-    """Allocates the trials of one task to its contenders."""
+    """Allocates the trials of one task to its arms."""
 
     rule: Rule
     position: int | None
     """Which rule of the policy it is; null without one."""
     arms: dict[Contender, Arm]
-    """How each does, those of the rule's first engine first."""
+    """The arms, those of the rule's first engine first."""
     shared_stats: dict[str, ArmStats] = field(default_factory=dict)
-    """How each engine does with loops, and each library; all tasks share it."""
+    """Statistics of each engine with loops, and of each library, shared by all tasks."""
     reached: dict[str, float] = field(default_factory=dict)
-    """Least seconds of one call of each implementation, by any contender."""
+    """Minimum seconds of one call of each implementation, over all arms."""
 
     def note_time(self, implementation: str, seconds: float) -> None:
-        """Take the time of one schedule."""
+        """Update the minimum time of an implementation."""
         self.reached[implementation] = min(seconds, self.reached.get(implementation, math.inf))
 
     def observe(self, by: Contender, seconds: float) -> None:
-        """Take the time of a schedule of a contender that another run has measured."""
+        """Update an arm with the time of a schedule that another run measured."""
         self.note_time(by.implementation, seconds)
         self.arms[by].best = min(self.arms[by].best, seconds)
 
     def count_batch(
         self, by: Contender, times: Sequence[float], before: float, seconds: float
     ) -> None:
-        """Take the times of a batch; `before` is the task's best until then."""
+        """Update an arm with the times of a batch; `before` is the task's best until then."""
         arm = self.arms[by]
         arm.trials += len(times)
         arm.best = min(arm.best, *times, math.inf)
@@ -97,7 +97,7 @@ class Bandit:
             arm.out = "no candidate could be measured"
 
     def select(self) -> Contender | None:
-        """Return the contender that proposes next, or None if none is worth another trial."""
+        """Select the arm that proposes next, or None if none is worth another trial."""
         best = min(self.reached.values(), default=math.inf)
         ready = {
             by: arm
@@ -111,12 +111,12 @@ class Bandit:
         )
 
     def _score_contender(self, by: Contender, best: float) -> tuple[float, bool, float, int]:
-        """Return what another batch is expected to bring a second; equals go by promise."""
+        """Estimate the reward of the next batch per second; ties are broken by promise."""
         arm = self.arms[by]
         implementation_time = self.reached.get(by.implementation, math.inf)
         promise = (not _is_library(by), -implementation_time, -self.rule.engines.index(by.engine))
         stats = arm.stats if arm.stats.batches else self.shared_stats.get(_choose_stats_key(by))
-        if stats is None or not stats.batches:  # nothing is known of its like
+        if stats is None or not stats.batches:  # no statistics for its key
             return math.inf, *promise
         arm_time = arm.best if arm.stats.batches else min(implementation_time, _BEHIND * best)
         near = min(1.0, best / arm_time) if arm_time < math.inf else 0.0
@@ -124,7 +124,7 @@ class Bandit:
         return (stats.brought + hope) / stats.pace, *promise
 
     def explain_end(self) -> str:
-        """Return the reason that no contender is left."""
+        """Return the reason that no arm is left."""
         reasons = [arm.out for arm in self.arms.values() if arm.out is not None]
         return reasons[-1] if reasons else "the policy gives it no engine"
 
@@ -144,7 +144,7 @@ class Bandit:
         return implementation_time <= _BEHIND * best or is_untried
 
     def _select_due_arms(self, ready: dict[Contender, Arm]) -> dict[Contender, Arm]:
-        """Return those of the engine that is furthest below its share, or of all that have none."""
+        """Select the arms of the engine furthest below its share, or of all engines without one."""
         shares = self.rule.shares
         total = sum(arm.trials for arm in self.arms.values())
         engines = {by.engine for by in ready}
@@ -166,7 +166,7 @@ def _is_library(by: Contender) -> bool:
 
 
 def _choose_stats_key(by: Contender) -> str:
-    """Return what a contender is judged by where it was not asked yet."""
+    """Choose the key of the shared statistics that stand in for an arm without batches."""
     return by.implementation if _is_library(by) else by.engine
 
 

@@ -19,25 +19,25 @@ search before that begins."""
 
 
 class ConcurrentRuns:
-    """Reads from the store what each search does not know yet."""
+    """Reads the records of concurrent runs that are new to each search."""
 
     def __init__(self, journal: Journal) -> None:
-        """Take the records of this platform."""
+        """Initialize from the journal of this platform."""
         self._journal = journal
         self._told: dict[tuple[str, Contender], int] = {}
-        """The newest row that the search of a contender for a workload knows, or has made."""
+        """The newest row known to the search of each workload and arm."""
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return all that was ever measured of a contender's schedules on this platform.
+        """Return all measured schedules of an arm on this platform.
 
         So engine `autotvm` knows the time of the filled setting, which is not measured again.
         """
         return _to_measured_schedules(self._read_new_rows(state, by, 0))
 
     def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return what other runs have measured since this was asked last.
+        """Return the schedules that other runs measured since the last call.
 
-        Their best is what the task has to beat from now on.
+        Their best becomes the best time of the task.
         """
         session = self._journal.session.name
         since = self._told.get((state.task.workload, by), 0)

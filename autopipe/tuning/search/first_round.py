@@ -15,13 +15,13 @@ from autopipe.tuning.trials import Trials
 
 
 def run_first_round(trials: Trials, checks: Checks) -> None:
-    """Measure what needs no search, and check the fastest of each task."""
+    """Measure the initial candidates, and check the fastest of each task."""
     measure_starts(trials)
     check_winners(trials.states, checks)
 
 
 def measure_starts(trials: Trials) -> None:
-    """Time the starts of all tasks that are not known, as far as the budget goes."""
+    """Time the unmeasured initial candidates of all tasks within the budget."""
     trials.each(_list_unmeasured(trials))
     for state in trials.states:
         if state.starts:
@@ -31,7 +31,7 @@ def measure_starts(trials: Trials) -> None:
 def measure_shares(states: Sequence[TaskState], journal: Journal) -> dict[int, float]:
     """Return each task's part of the model's time, by its index.
 
-    As measured with its fastest start; a task without keeps the part that was estimated.
+    As measured with its fastest initial candidate; a task without keeps the estimated part.
     """
     times = {}
     for state in states:
@@ -52,7 +52,7 @@ def measure_shares(states: Sequence[TaskState], journal: Journal) -> dict[int, f
 
 
 def _list_unmeasured(trials: Trials) -> list[tuple[TaskState, Proposal]]:
-    """Return what is left to measure, the heaviest task first."""
+    """List the unmeasured initial candidates, the heaviest task first."""
     proposals = []
     for state in sorted(trials.states, key=lambda state: -state.task.share):
         tried_proposals = trials.journal.tried(state)

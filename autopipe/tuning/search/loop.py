@@ -20,7 +20,7 @@ _FIRST: Final = 8
 """Trials of a batch that a task gets if the budget has them."""
 
 _FIRST_OF_ARM: Final = 4
-"""Trials of a contender's first batch; each that follows has twice as many, up to a full one."""
+"""Trials of the first batch of an arm; each next batch doubles, up to a full one."""
 
 _ROUNDS: Final = 3
 """Batches that every task could have, at least, before the batch size grows."""
@@ -35,24 +35,24 @@ _PART: Final = 8
 
 
 class Proposer(Protocol):
-    """Asks the search of a contender for a task; may raise Failed, and OutOfTime."""
+    """Requests batches from the search of an arm; may raise Failed, and OutOfTime."""
 
     @property
     def width(self) -> int:
         """How many tasks propose at a time."""
 
     def begin(self, state: TaskState, by: Contender, count: int) -> None:
-        """Have a search begin with the proposal that `propose` returns."""
+        """Start a search on the proposal that `propose` returns."""
 
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
 
     def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
-        """Take the results of the last proposal."""
+        """Pass the results of the last proposal to the search."""
 
 
 def choose_batch_size(trials: int, tasks: int, most: int) -> int:
-    """Return how many candidates a task has measured at a time: few where the budget is small."""
+    """Return the number of candidates of a batch: few where the budget is small."""
     share = trials // max(1, tasks)
     return max(1, min(most, max(share // _ROUNDS, min(_FIRST, share))))
 
@@ -129,7 +129,7 @@ class TuningLoop:
         return _count_trials(steps) >= _AHEAD * self.trials.width
 
     def _ask(self, state: TaskState, requests: "deque[_Asked]", steps: Collection["_Step"]) -> None:
-        """Have a task begin to propose one batch."""
+        """Request one batch of a task from the arm that its bandit selects."""
         by = state.bandit.select()
         if by is None:
             state.stopped = state.bandit.explain_end()
@@ -142,7 +142,7 @@ class TuningLoop:
         self.proposer.begin(state, by, count)
 
     def _start_batch(self, request: "_Asked", steps: "deque[_Step]") -> None:
-        """Begin to measure what a task has proposed."""
+        """Start measuring a proposed batch."""
         state, by = request.state, request.by
         arm = state.bandit.arms[by]
         try:
@@ -161,7 +161,7 @@ class TuningLoop:
         self._note_progress(state)
 
     def _finish_batch(self, step: "_Step") -> None:
-        """Have a batch written down and learned."""
+        """Wait for the times of a batch, count them, and pass them to the search."""
         state, by = step.state, step.by
         results = self.trials.finish(step.underway)
         try:
@@ -177,7 +177,7 @@ class TuningLoop:
         self._note_progress(state)
 
     def _drop_contender(self, state: TaskState, by: Contender, error: NotWorth | Failed) -> None:
-        """Leave a contender out."""
+        """Exclude an arm, and record its error."""
         state.bandit.arms[by].out = str(error)
         if isinstance(error, Failed):
             self.failed(state, by, error)
@@ -192,7 +192,7 @@ class TuningLoop:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A batch that a contender is asked for."""
+    """A batch requested from an arm."""
 
     state: TaskState
     by: Contender
@@ -204,7 +204,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A batch of a contender that is being measured."""
+    """A batch of an arm under measurement."""
 
     state: TaskState
     by: Contender

@@ -1,4 +1,4 @@
-"""Prepares tasks for tuning: the rule, the contenders and the starts of each, and its records."""
+"""Prepares tasks for tuning: rule, arms, initial candidates and records of each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -52,7 +52,7 @@ def prepare_tasks(
 
 
 def _list_arms(rule: Rule, task: Task, maker: Maker) -> dict[Contender, Arm]:
-    """Return the contenders that may search a schedule, without any trials."""
+    """Create the arms that may search a schedule, without any trials."""
     every = maker.implementations(task.name)
     return {
         Contender(engine, name): Arm()
@@ -63,7 +63,7 @@ def _list_arms(rule: Rule, task: Task, maker: Maker) -> dict[Contender, Arm]:
 
 
 def _plan_candidates(rule: Rule, task: Task, policy: Policy, maker: Maker) -> dict[Contender, str]:
-    """Return the schedules of the first fallback that has any, by contender."""
+    """Return the schedules of the first fallback that has any, by arm."""
     plans = partial(maker.plans, task.name)
     fallbacks = iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule))
     return {
@@ -81,7 +81,7 @@ def _take_first_engine(fallbacks: Iterator[Fallback]) -> Iterator[Fallback]:
 
 
 def _restore_trials(state: TaskState, journal: Journal) -> None:
-    """Take over what was measured before, in this session or another."""
+    """Restore a task from its stored records, of this session or another."""
     arms = state.bandit.arms
     rows = journal.rows(state)
     session_rows = {row.id for row in rows if row.record.session == journal.session.name}

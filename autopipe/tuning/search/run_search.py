@@ -39,7 +39,7 @@ def run_search(
     progress: ProgressReporter,
     worth: SearchWorth,
 ) -> str:
-    """Spend what is left of the budget on searches; return why that ended.
+    """Spend the remaining budget on searches; return the reason that they ended.
 
     A search that failed in an earlier run is tried once, or not at all.
     """
@@ -80,7 +80,7 @@ def run_search(
 
 @dataclass(frozen=True, slots=True)
 class _SearchRequest:
-    """What engines are asked for."""
+    """Parameters of the requests to engines."""
 
     plan: TuningPlan
     batch: int
@@ -90,7 +90,7 @@ class _SearchRequest:
     conditions: Conditions
 
     def problem(self, state: TaskState, by: Contender) -> Problem:
-        """Return what an engine is asked to schedule; what was measured is reported later."""
+        """Build the problem of an engine; measured schedules are added later."""
         module = self.checks.maker.implementations(state.task.name)[by.implementation]
         tuning = self.plan.tuning
         threads = 1 if self.many > 1 else None
@@ -99,7 +99,7 @@ class _SearchRequest:
         )  # fmt: skip
 
     def piece(self, state: TaskState, by: Contender) -> Piece:
-        """Return the work of a search, with all that it takes to have it fail again."""
+        """Build the piece of a search, with all that is needed to reproduce its failure."""
         schedules = self.checks.journal.known(state, by)
         known_times = [(known.schedule, str(known.seconds)) for known in schedules]
         tuning = self.plan.tuning

@@ -18,7 +18,7 @@ Engines = Mapping[str, Callable[[], Engine]]
 """What makes each engine, by name; called in the child, when the first search of one begins."""
 
 Key = tuple[str, Contender]
-"""A search: the name of the task, and the contender. It means the same in both processes."""
+"""A search: the name of the task, and the arm. The same in both processes."""
 
 GONE: Final = Failed(
     Failure(How.ENDED, "the process of this search ended while another one was busy")
@@ -35,7 +35,7 @@ class SearchProcess:
     def __init__(
         self, engines: Engines, problems: Mapping[Key, Problem], left: Callable[[], float]
     ) -> None:
-        """Begin nothing yet; `left` says how many seconds the run has left for searches."""
+        """Prepare a child without starting it; `left` returns the seconds left for searches."""
         self._child = Child(lambda: _Host(engines, problems).answer)
         self._time = left
         self._waiting: deque[tuple[int, Any]] = deque()
@@ -52,7 +52,7 @@ class SearchProcess:
         return None if self._busy is None else self._child.link
 
     def ask(self, request: object) -> int:
-        """Ask for something after all that was asked before; return its number."""
+        """Queue a request; return its number."""
         self._count += 1
         self._waiting.append((self._count, request))
         self.go_on()
@@ -64,7 +64,7 @@ class SearchProcess:
         return self._answers.pop(number, None)
 
     def go_on(self) -> None:
-        """Take an answer that is there, and ask for what is next."""
+        """Store an available answer, and send the next request."""
         while self._busy is not None or self._waiting:
             late = monotonic() >= self._until
             if (
@@ -86,7 +86,7 @@ class SearchProcess:
         self._child.close()
 
     def _send_request(self) -> None:
-        """Ask for what is next."""
+        """Send the next request."""
         self._busy, request = self._waiting.popleft()
         self._child.seconds = min(self._child.seconds, max(0.0, self._time()))
         self._until = monotonic() + self._child.seconds
@@ -116,21 +116,21 @@ class _Host:
         (task, by), method, argument = request
         return {"found": getattr(self, method)((task, Contender(*by)), argument)}
 
-    def propose(self, own: Key, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def propose(self, key: Key, request: Mapping[str, Any]) -> dict[str, Any]:
         """Propose; a search that is given known times begins with them, any other gets new ones."""
         found = math.inf
-        if asked["known"] is not None:
-            search = self._start_search(own, asked["known"])
+        if request["known"] is not None:
+            search = self._start_search(key, request["known"])
             if search is None:
                 return {"schedules": None}
             found = count_schedules(search)
-            if found < asked["least"]:
+            if found < request["least"]:
                 return {"schedules": [], "size": found}
-            self._searches[own] = search
-        search = self._searches[own]
-        if asked["news"] and hasattr(search, "hear"):
-            search.hear(_parse_known(asked["news"]))
-        return {"schedules": search.propose(asked["count"]), "size": found}
+            self._searches[key] = search
+        search = self._searches[key]
+        if request["news"] and hasattr(search, "hear"):
+            search.hear(_parse_known(request["news"]))
+        return {"schedules": search.propose(request["count"]), "size": found}
 
     def _start_search(self, key: Key, known_entries: Sequence[Mapping[str, Any]]) -> Search | None:
         problem, engine = (
@@ -141,8 +141,8 @@ class _Host:
             self._engines[engine] = self._makers[engine]()
         return self._engines[engine].search(problem)
 
-    def learn(self, own: Key, measured: Sequence[Mapping[str, Any]]) -> None:
-        self._searches[own].learn(_parse_known(measured))
+    def learn(self, key: Key, results: Sequence[Mapping[str, Any]]) -> None:
+        self._searches[key].learn(_parse_known(results))
 
 
 def _parse_known(entries: Sequence[Mapping[str, Any]]) -> list[MeasuredSchedule]:

@@ -1,4 +1,4 @@
-"""Runs searches in child processes, so that a crash or hang of one costs that contender only.
+"""Runs searches in child processes, so that a crash or hang of one costs that arm only.
 
 The searches of a child share a cost model. When it dies, the next request starts another one, and
 each search begins there anew from what has been measured. With one child all tasks learn from each
@@ -24,7 +24,7 @@ _LOOK: Final = 0.2
 
 
 def make_search_key(state: TaskState, by: Contender) -> Key:
-    """Return what the search of a contender for a task goes by."""
+    """Build the key of the search of an arm for a task."""
     return state.task.name, by
 
 
@@ -32,7 +32,7 @@ def _report_no_news(_: TaskState, __: Contender) -> Sequence[MeasuredSchedule]:
     return ()
 
 
-class OutOfTime(Exception):  # noqa: N818 - says what happened
+class OutOfTime(Exception):  # noqa: N818 - names an event
     """The time of the run ended while a search was busy. It was ended, and is not to blame."""
 
 
@@ -51,13 +51,13 @@ class Searcher:
         many: int = 1,
         news: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]] = _report_no_news,
     ) -> None:
-        """Take what may be searched; `known` returns what was measured when a search begins.
+        """Start the processes; `known` returns the measured schedules when a search begins.
 
-        `news` returns what other runs have measured since then, of the same contender.
+        `news` returns the schedules that other runs measured since then, of the same arm.
 
         A design space of fewer schedules than `least` is not searched. The searches of `suspects`
-        failed in an earlier run: they do not begin once more. `left` says how many seconds the run
-        has left for searches: one that takes longer is ended. The tasks are divided among `many`
+        failed in an earlier run: they are not restarted. `left` returns the seconds that are left
+        for searches: one that takes longer is ended. The tasks are divided among `many`
         processes, which search beside each other.
         """
         tasks = list(dict.fromkeys(task for task, _ in problems))
@@ -70,16 +70,16 @@ class Searcher:
         self._news = news
         self._least = least
         self._open: dict[Key, int] = {}
-        """Searches that were begun, and in which life of their process."""
+        """Started searches, and the generation of their process."""
         self._failed = set(suspects)
         self._left = left
         self._asked: dict[Key, tuple[int, bool]] = {}
         """The requests for proposals that were begun; and whether the search begins with it."""
         self._told: dict[Key, int] = {}
-        """The requests that tell searches how their last proposals did."""
+        """The requests that send searches the times of their last proposals."""
 
     def begin(self, state: TaskState, by: Contender, count: int) -> None:
-        """Have a search begin to propose while others do; `propose` then returns what it found."""
+        """Start a proposal concurrently with others; `propose` then returns its result."""
         if self.width > 1:
             self._asked[make_search_key(state, by)] = self._ask(state, by, count)
 
@@ -98,7 +98,7 @@ class Searcher:
                 self._restart_search(key, error)
 
     def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
-        """Tell a search how its last proposals did; one that is gone has nothing to learn.
+        """Send a search the times of its last proposals; an ended search is skipped.
 
         Raises Failed if it fails for the second time, and OutOfTime. Where several search at a
         time, that is found out when it is asked for the next proposal.
@@ -140,7 +140,7 @@ class Searcher:
         return schedules
 
     def _wait_for_learning(self, key: Key) -> None:
-        """Wait until a search has learned what it was told. Raises Failed."""
+        """Wait until a search has learned its last results. Raises Failed."""
         if key in self._told:
             self._wait_for_answer(key, self._told.pop(key))
 
@@ -148,7 +148,7 @@ class Searcher:
         return self._open.get(key) == self._home[key[0]].life
 
     def _restart_search(self, key: Key, error: Failed) -> None:
-        """Have a search begin again from what is known, but only once."""
+        """Restart a search from the measured schedules, but only once."""
         self._open.pop(key, None)
         self._asked.pop(key, None)
         if error is GONE:

@@ -32,10 +32,10 @@ from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
 _MOST: Final = 3
-"""Seeds that are tried of a contender."""
+"""Seeds that are tried of an arm."""
 
 _LOOKED_AT: Final = 4 * _MOST
-"""Seeds of a contender that are looked at: those of another release may not apply."""
+"""Seeds of an arm that are replayed: those of another release may not apply."""
 
 _LENGTH: Final = allow_integer(1, 1 << 16)
 """Outputs in a tile."""
@@ -49,7 +49,7 @@ def measure_seeds(trials: Trials, maker: Maker) -> None:
 
 
 def find_seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]:
-    """Return what is worth a trial of the tasks that are searched, as far as it applies here."""
+    """Select the applicable seeds of all tasks that are searched, within their allowances."""
     seeds: list[tuple[TaskState, Proposal]] = []
     for state in trials.states:
         if state.stopped is None:
@@ -68,7 +68,7 @@ def find_seeds(trials: Trials, maker: Maker) -> list[tuple[TaskState, Proposal]]
 
 
 def find_nearest_setting(module: tvm.IRModule, seed: Seed, conditions: Conditions) -> str | None:
-    """Return the setting of our template that comes closest to what a log says, or None.
+    """Find the setting of our template nearest to the tiles of an AutoTVM log, or None.
 
     The tiles of AutoTVM's x86 templates mean the same: `tile_oc` or the inner `tile_x` are outputs
     in vectors, our columns, `tile_ow` or the inner `tile_y` outputs beside them, our rows. The
@@ -99,7 +99,7 @@ def find_nearest_setting(module: tvm.IRModule, seed: Seed, conditions: Condition
 
 
 def _find_platform_seeds(state: TaskState, journal: Journal, maker: Maker) -> Iterator[Proposal]:
-    """Yield what was fast on other platforms, for the contenders of a task."""
+    """Yield the fastest schedules of other platforms for the arms of a task."""
     likeness = WorkloadInfo.of(state.task).likeness
     nearby_records = journal.store.near(state.task.workload, likeness, journal.platform)
     every = list(dict.fromkeys(Proposal.of(details.record) for details in nearby_records))
@@ -120,7 +120,7 @@ def _can_replay(state: TaskState, proposal: Proposal, maker: Maker) -> bool:
 
 
 def _find_logged_seeds(state: TaskState, trials: Trials) -> list[Proposal]:
-    """Return what AutoTVM's logs say, in the words of our template."""
+    """Convert the settings of AutoTVM logs to settings of our template."""
     if AUTOTVM not in state.bandit.arms:
         return []
     store = trials.journal.store
@@ -137,13 +137,13 @@ def _find_logged_seeds(state: TaskState, trials: Trials) -> list[Proposal]:
     with Child(lambda: answer) as child:
         try:
             documents = [child.ask(place) for place in range(min(len(logged_seeds), _MOST))]
-        except Failed:  # a template that fails is told of where it is searched
+        except Failed:  # the search of the template reports its failure
             return []
     return [Proposal(AUTOTVM, document) for document in documents if document is not None]
 
 
 def _parse_tiles(document: Mapping[str, Any], key: str) -> dict[str, float] | None:
-    """Return rows, columns and what lies along the columns, 0 if that does not matter."""
+    """Parse the tile rows and columns, and the extent along the columns (0 if irrelevant)."""
     knobs = {name: value for name, value in document["knobs"].items() if _is_tile_split(value)}
     try:
         if document["template"] == "dense_pack.x86":
@@ -162,7 +162,7 @@ def _is_tile_split(value: object) -> bool:
 
 
 def _count_columns(template_match: AnyServed) -> int:
-    """Return how many outputs lie along the columns."""
+    """Return the extent of the outputs along the columns."""
     match = template_match.match
     return int(match.breadth if hasattr(match, "breadth") else match.extents[-1])
 
@@ -172,7 +172,7 @@ def _read_knobs(template_match: AnyServed) -> Mapping[str, Any]:
 
 
 def _compute_distance(knobs: Any, target_tiles: Mapping[str, float]) -> float:  # noqa: ANN401 - the template's own
-    """Return how far a setting is from what is wanted, in doublings."""
+    """Compute the distance of a setting from the target tiles, in powers of two."""
     return sum(
         abs(math.log2(getattr(knobs, name) / max(1, value))) for name, value in target_tiles.items()
     )

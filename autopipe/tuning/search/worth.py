@@ -19,7 +19,7 @@ NEAR: Final = "near the bound"
 """Why a task gets no trials, or no more."""
 
 
-class NotWorth(StageError):  # noqa: N818 - says what happened
+class NotWorth(StageError):  # noqa: N818 - names an event
     """A design space has too few schedules to be searched."""
 
 
@@ -84,8 +84,8 @@ class SearchWorth:
 def _estimate_run_seconds(states: Sequence[TaskState]) -> list[float]:
     """Return the seconds of a run of the model that each task is part of.
 
-    With several likely sizes each is a model of its own: a batch of 64 would hide all that a batch
-    of 1 does.
+    With several specialized sizes each is a model of its own: a batch of 64 would hide all that a
+    batch of 1 does.
     """
     runs = [math.inf] * len(states)
     for sizes, group in _group_by_size(states).items():
@@ -103,7 +103,7 @@ def _estimate_run_seconds(states: Sequence[TaskState]) -> list[float]:
 
 
 def _group_by_size(states: Sequence[TaskState]) -> Mapping[str, Sequence[int]]:
-    """Return the places of the tasks by the likely sizes of the model that they are part of."""
+    """Group the places of the tasks by the specialized sizes of their model."""
     groups: dict[str, list[int]] = {}
     for at, sizes in enumerate(_list_size_labels(states)):
         groups.setdefault(sizes, []).append(at)
@@ -111,7 +111,7 @@ def _group_by_size(states: Sequence[TaskState]) -> Mapping[str, Sequence[int]]:
 
 
 def _list_size_labels(states: Sequence[TaskState]) -> list[str]:
-    """Return for each task the likely sizes that it is part of, such as `8x128`.
+    """List the specialized sizes of the model of each task, such as `8x128`.
 
     Empty where there is one model. Sizes that a model computes make no other one: its tasks without
     such sizes have names without any.
@@ -122,11 +122,11 @@ def _list_size_labels(states: Sequence[TaskState]) -> list[str]:
 
 
 def count_schedules(search: Search) -> float:
-    """Return how many schedules a search has to choose from; infinite if it does not say."""
+    """Return the size of the design space of a search; infinite if unknown."""
     return getattr(search, "size", math.inf)
 
 
-def check_space_size(found: float, least: int) -> None:
-    """Raise NotWorth if a design space has fewer schedules than that."""
-    if found < least:
-        raise NotWorth(f"a design space of {found:.0f} < {least} schedules")
+def check_space_size(size: float, least: int) -> None:
+    """Raise NotWorth if a design space has fewer schedules than `least`."""
+    if size < least:
+        raise NotWorth(f"a design space of {size:.0f} < {least} schedules")
