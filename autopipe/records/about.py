@@ -46,7 +46,7 @@ class WorkloadInfo:
 
     @classmethod
     def of_module(cls, module: str) -> Self | None:
-        """Describe a workload by its module's JSON alone; None for what is none.
+        """Describe a workload by its module's JSON alone; None if it is not a module.
 
         Blocks stand for operators, and its last argument for what it writes.
         """
@@ -74,7 +74,7 @@ class WorkloadInfo:
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """Read what `text` wrote; None if it is damaged."""
+        """Parse the output of `text`; None if it is damaged."""
         try:
             return cls.from_json(foreign.parse(text or ""))
         except ValueError:
@@ -82,7 +82,7 @@ class WorkloadInfo:
 
     @classmethod
     def from_json(cls, content: object) -> Self:
-        """Read what `json` wrote. Raises ValueError."""
+        """Parse the output of `json`. Raises ValueError."""
         if not isinstance(content, dict) or content.keys() != _FIELDS:
             raise ValueError("about is no note of a workload")
         ops, inputs, outputs = (fields.check_texts(content[name], name) for name in _LISTS)

@@ -23,7 +23,7 @@ class WorkloadRecords:
     here: tuple[bool, ...]
     """Of each record whether this store has measured it; others are claims, and come later."""
     wrong: int
-    """Records besides, whose schedules compute something else."""
+    """Further records, of schedules with wrong results."""
 
     @property
     def best(self) -> Record | None:
@@ -43,7 +43,7 @@ class WorkloadRecords:
 
 
 def group_by_workload(records: Iterable[RecordDetails]) -> list[WorkloadRecords]:
-    """Return the entries, by platform and then by what takes longest."""
+    """Return the entries, by platform and then by time, the longest first."""
     groups: dict[tuple[str, str, Platform], list[RecordDetails]] = {}
     for record in records:
         key = (record.record.workload, record.identity, record.platform)

@@ -15,7 +15,7 @@ _PATIENCE: Final = 60.0
 """Seconds to wait for another process that is writing."""
 
 _PAUSE: Final = 0.01
-"""Seconds between two attempts of what SQLite does not wait for."""
+"""Seconds between two attempts of an operation without SQLite's busy timeout."""
 
 _LONGEST: Final = 1 << 26
 """Bytes of a value."""
@@ -54,7 +54,7 @@ def open_writable(path: Path) -> sqlite3.Connection:
 
 
 def open_readable(path: Path) -> sqlite3.Connection:
-    """Open a file that is there, and change nothing. Raises what `open_writable` does."""
+    """Open an existing file read-only. Raises the errors of `open_writable`."""
     try:
         connection = _open_read_only(path, "mode=ro")
     except sqlite3.OperationalError as error:

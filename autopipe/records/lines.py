@@ -90,7 +90,7 @@ def _parse_details(content: dict[str, Any]) -> RecordDetails:
 
 
 def _check_harmless(record: Record) -> None:
-    """Raise ValueError for a schedule that holds what no schedule needs."""
+    """Raise ValueError for a schedule with forbidden instructions."""
     try:
         check_schedule(record.schedule)
     except Forbidden as error:

@@ -145,7 +145,7 @@ def _compute_mean_time(trial: tuple[list[float], str, dict[str, Any]]) -> float:
 
 
 def _is_same_target(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Tell whether two targets are the same, but for a triple that only one of them has."""
+    """Tell whether two targets are equal, up to a triple that only one of them has."""
     return all(
         _normalize_attribute(left, name) == _normalize_attribute(right, name)
         for name in _COMPARED
@@ -168,7 +168,7 @@ def _replay_workload(
     timestamp: str,
     left_out: LeftOut,
 ) -> list[object]:
-    """Return the records of one workload whose traces apply to it."""
+    """Return the records of one workload with applicable traces."""
     from autopipe.processes.contained import Child, Failed
 
     if module is None:

@@ -1,4 +1,4 @@
-"""What a store has measured of the schedules that a model is built with, and what records claim."""
+"""Measured and claimed times of the schedules that a model is built with."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple

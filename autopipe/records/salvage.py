@@ -1,4 +1,4 @@
-"""Moves a damaged record store aside and takes over what can still be read."""
+"""Moves a damaged record store aside and salvages its readable rows."""
 
 import os
 import sqlite3
@@ -60,7 +60,7 @@ def salvage_store(path: Path) -> str:
 
 
 def _move_log(path: Path, new: Path) -> None:
-    """Rename what SQLite keeps beside a file."""
+    """Rename the WAL and shared-memory files of a database."""
     for suffix in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(new.with_name(new.name + suffix))

@@ -35,7 +35,7 @@ CREATE TABLE records (
     checksum TEXT NOT NULL,
     here INTEGER NOT NULL DEFAULT 0
 ) STRICT"""
-"""`here` is 1 where this store has measured the time itself; all else is what others say."""
+"""`here` is 1 if this store measured the time itself, and 0 for claims."""
 
 _WORKLOADS: Final = """
 CREATE TABLE workloads (
@@ -54,7 +54,7 @@ CREATE TABLE damaged (
     workload, target, versions, device, engine, implementation, schedule, seconds, error, cut,
     measured, session, checksum
 )"""
-"""Records whose checksum is wrong, as they were found."""
+"""Records with a wrong checksum, unchanged."""
 
 _SEEDS: Final = """
 CREATE TABLE seeds (

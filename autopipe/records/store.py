@@ -59,7 +59,7 @@ class RecordDetails:
     wrong: str | None
     """Why its schedule is quarantined; null if it is not known to be wrong."""
     here: bool = False
-    """Whether this store has measured it; false for what others claim."""
+    """Whether this store has measured it; false for claims."""
 
     @property
     def believed(self) -> Record:

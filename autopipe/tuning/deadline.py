@@ -1,4 +1,4 @@
-"""The end of the budget of time, which all steps of tuning keep, and what they left out for it."""
+"""The deadline of tuning, shared by all its steps, and the work they skipped for it."""
 
 import math
 from collections import Counter
@@ -25,7 +25,7 @@ _SETTLING: Final = 2.0
 schedules instead of one, and checks two."""
 
 _MOST_SETTLING: Final = 0.4
-"""Part of a budget of time that is kept back for what comes after the search, at most."""
+"""Maximum part of a time budget that is reserved for the steps after the search."""
 
 _CLOSING: Final = 1 / 20
 """Part of it in which nothing more is begun: what goes on is ended, and all is written."""
@@ -36,18 +36,18 @@ _START: Final = 1 / 4
 
 @dataclass(slots=True)
 class Deadline:
-    """When tuning ends; a step may use what is not kept for later ones."""
+    """When tuning ends; a step may use the time not reserved for later ones."""
 
     end: float = math.inf
     """By the monotonic clock; infinite where the time is not limited."""
     kept: float = 0.0
-    """Seconds that are kept for later steps."""
+    """Seconds reserved for later steps."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many of what kind of work were left out for lack of time."""
+    """Number of skipped items by kind of work."""
     in_model: float = 0.0
     """Seconds that the comparison inside the model may take; 0 where there is none."""
     settling: float = 0.0
-    """Seconds that are kept back for what comes after the search."""
+    """Seconds reserved for the steps after the search."""
 
     @classmethod
     def of(cls, budget: Budget, elapsed: float, *, in_model: bool) -> "Deadline":
@@ -67,7 +67,7 @@ class Deadline:
             self._reserve_settling(min(_SETTLING * first_round, _MOST_SETTLING * budget.time))
 
     def limit_search(self, budget: Budget) -> Budget:
-        """Return the budget of the search: without what is kept for later steps."""
+        """Return the budget of the search, without the time reserved for later steps."""
         if budget.time is None:
             return budget
         reserved_seconds = self.in_model + self.settling + _CLOSING * budget.time

@@ -1,4 +1,4 @@
-"""Evidence about the schedules of one task: what was measured of them, and what was checked.
+"""Evidence about the schedules of one task: their measurements and checks.
 
 Every step of tuning appends to a list of it, and nothing is ever taken back.
 `autopipe.tuning.winner.pick_winner` decides by the list alone.
@@ -19,7 +19,7 @@ ran in turn; `check`, without a time."""
 
 
 class Proposal(NamedTuple):
-    """A schedule, and what has proposed it."""
+    """A schedule, and the arm that proposed it."""
 
     by: Contender
     schedule: str

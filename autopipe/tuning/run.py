@@ -73,7 +73,7 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
 
 
 def _prepare_states(setup: Setup) -> tuple[list[TaskState], SearchWorth]:
-    """Measure what needs no search; return the tasks by their measured shares of the time.
+    """Measure the initial candidates; return the tasks by their measured shares of the time.
 
     Rules may go by a share. Those in which a search can gain too little are set aside.
     """
@@ -109,7 +109,7 @@ def _count_left_out(states: Sequence[TaskState], trials: Trials, setup: Setup) -
 
 
 def _write_artifact(results: Results, journal: Journal, ctx: Context, end_reason: str) -> str:
-    """Write the artifact; return what it comes to."""
+    """Write the artifact; return its one-line summary."""
     results.write(ctx.out, end_reason)
     if headroom := results.list_headroom(end_reason):
         ctx.emit(TuningHeadroom(stage="tune", tasks=headroom))

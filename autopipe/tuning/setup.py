@@ -74,7 +74,7 @@ class ModelTasks:
     texts: Mapping[str, str]
     """The workload of each tuned task as JSON, by its name."""
     modules: Mapping[str, tvm.IRModule]
-    """The same as modules, with what is known of their operators."""
+    """The same as modules, annotated with their operators."""
     folder: Path
     """The artifact of stage `tasks`."""
     lowered: Path | None = None
@@ -94,12 +94,12 @@ class ModelTasks:
 
     @property
     def tuned(self) -> list[Task]:
-        """Those that are tuned."""
+        """The tuned tasks."""
         return [task for task in self.every if task.dropped is None]
 
     @property
     def dynamic(self) -> list[Task]:
-        """Those with dynamic shapes, which are tuned as what they are at specialized sizes."""
+        """Those with dynamic shapes, which are tuned at specialized sizes."""
         return [task for task in self.every if task.likely is not None]
 
     def read_workload(self, task: Task) -> str:

@@ -14,7 +14,7 @@ from autopipe.tuning.search.bandit import Bandit
 
 @dataclass(slots=True)
 class TaskState:
-    """One task on its way through tuning: what is measured of it, and how that went so far.
+    """The tuning state of one task: its trials, best time and history.
 
     TVM's task scheduler calls it a task record. Here a record is what one trial leaves behind.
     """
@@ -23,13 +23,13 @@ class TaskState:
     text: str
     """The unscheduled module as JSON, as it is kept in the store."""
     module: tvm.IRModule
-    """The unscheduled module with what is known of its operators."""
+    """The unscheduled module, annotated with its operators."""
     starts: Mapping[Contender, str]
     """Initial candidates, timed before any search, by arm."""
     bandit: Bandit
     """Allocates its trials to arms."""
     share: float = 0.0
-    """Its part of the model's time: the estimate at first, then as measured with its starts."""
+    """Its part of the model's time: the estimate, then measured with its initial candidates."""
     trials: int = 0
     """Trials of this session, those of interrupted runs included."""
     failed: int = 0

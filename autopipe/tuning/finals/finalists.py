@@ -26,7 +26,7 @@ from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
 
 _BEHIND: Final = 1.5
-"""A schedule whose trial took this many times the winner's is not expected to win in the model."""
+"""A schedule this many times slower than the winner in trials is no finalist, unless untuned."""
 
 _WEIGHT: Final = 0.005
 """Part of the time of all tasks that a task has to take for its finalists to be worth a build."""

@@ -38,7 +38,7 @@ class ModelComparison:
     emit: Callable[[Event], None]
 
     def compare(self, states: Sequence[TaskState]) -> tuple[Decided, ...]:
-        """Append what is found inside the model, at each specialized size; return how it went.
+        """Append the evidence of in-model comparisons, one at each specialized size; return them.
 
         That is not possible everywhere: this clock does not see a GPU. There the trials decide, and
         settings on one thread are excluded where kernels are timed as in a model.

@@ -29,7 +29,7 @@ _PART: Final = 0.5
 """Part of the finals that is left when others are compiled no more."""
 
 _PROCESS: Final = 1.5
-"""Seconds of one process that loads two models and runs them, with what disturbs it."""
+"""Seconds of one process that loads two models and runs them, with disturbances."""
 
 _KEPT: Final = 0.5
 """Part of the time left after the build that is kept for packages that run in turn, at most."""
@@ -98,14 +98,14 @@ class Pace:
         self._limits = limits
         self._end = monotonic() + limits.seconds
         self.kept = 0.0
-        """Seconds that are kept for what comes later."""
+        """Seconds reserved for later phases."""
         self.build = 0.0
         """Seconds that a build of the model takes."""
         self.each = 0.0
         """Seconds that the last rounds took for each place, without the first one."""
 
     def left(self) -> float:
-        """Return the seconds that are left, without what is kept."""
+        """Return the seconds that are left, without the reserved ones."""
         return self._end - self.kept - monotonic()
 
     def builds(self) -> bool:

@@ -126,7 +126,7 @@ def _list_dynamic_schedules(state: TaskState, journal: Journal) -> list[Proposal
 
 
 def _is_applicable(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:
-    """Tell whether a schedule that was found for another size makes one of this task."""
+    """Tell whether a schedule of another size applies to this task."""
     if not state.admits(proposal.by) or journal.has_verdict(state, proposal, "failed"):
         return False
     if any(one.proposal == proposal for one in journal.evidence(state)):

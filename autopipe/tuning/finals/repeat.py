@@ -36,7 +36,7 @@ _BEST: Final = 2
 """Schedules that take part, besides the plain loops."""
 
 _SMALL: Final = 1.5e-4
-"""Seconds of a call; what takes longer gains more by a second core than that costs."""
+"""Seconds of a call; a longer one gains more from a second core than that costs."""
 
 _OPERATION: Final = 2e-11
 """Fewest seconds of an operation in loops as lowered, where sums are no vectors."""

@@ -60,7 +60,7 @@ class FarmRunner:
         rivals: bool = True,
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
-        """Hand all of them out at once, and yield what comes back in the order in which it does."""
+        """Submit all candidates at once, and yield measurements in the order of arrival."""
         # they are timed beside each other, and given up where the time ends
         del rivals, until
         patience = max(self._limits.build_timeout, self._limits.run_timeout)
@@ -124,7 +124,7 @@ class FarmRunner:
         )
 
     def close(self) -> None:
-        """Give up what is open."""
+        """Cancel open orders, and disconnect."""
         self._farm.close()
 
     def _to_remote_candidate(self, candidate: Repeatable) -> RemoteCandidate:

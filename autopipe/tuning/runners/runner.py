@@ -44,7 +44,7 @@ class Measurer(Protocol):
 
 
 class Rounds(Protocol):
-    """Times a few candidates in turn, so that what else the machine does falls on all of them."""
+    """Times a few candidates in turn, so that disturbances affect all of them alike."""
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
         """Return the measurement of each candidate, with a time for each round.

@@ -18,7 +18,7 @@ from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender
 
 _BEHIND: Final = 1.5
-"""An implementation whose best is this many times slower than the task's is not searched."""
+"""Implementations this many times slower than the task's best are not searched."""
 
 _MEMORY: Final = 0.5
 """Weight of the last batch in the reward of an arm."""

@@ -1,4 +1,4 @@
-"""The first round of tuning: what needs no search is measured everywhere before any search.
+"""The first round of tuning: initial candidates of all tasks are measured before any search.
 
 A task is built with one of these anyway, so that a record can only be faster; the heaviest task
 comes first, so that even a short budget helps.

@@ -31,7 +31,7 @@ _AHEAD: Final = 2
 
 
 _PART: Final = 8
-"""Of the budget, at most this part is in flight: a proposal knows nothing of what is."""
+"""At most this part of the budget is in flight: proposals ignore unmeasured candidates."""
 
 
 class Proposer(Protocol):
@@ -99,7 +99,7 @@ class TuningLoop:
         return f"no task has anything left to try{judge_note if aside else ''}"
 
     def _list_idle_tasks(self, flying: Iterable["_Asked | _Step"]) -> list[TaskState]:
-        """Return the tasks of which nothing is proposed or measured, if one of them may go on."""
+        """List the tasks without a batch in flight, if one of them may go on."""
         busy = {id(each.state) for each in flying}
         idle = [state for state in self.trials.states if id(state) not in busy]
         return idle if any(state.stopped is None for state in idle) else []

@@ -7,7 +7,7 @@ from typing import Final
 from autopipe.tuning.task_state import TaskState
 
 _BACKWARD: Final = 0.2
-"""Trust in the slope so far against the guess of what is to come; alpha in the paper."""
+"""Weight of the observed slope against the predicted one; alpha in the paper."""
 
 _SIMILAR: Final = 2.0
 """How much slower per operation than the best similar task counts as finished; beta."""

@@ -27,7 +27,7 @@ GONE: Final = Failed(
 
 
 class SearchProcess:
-    """Asks the searches of some tasks, which share what they learn.
+    """Sends requests to the searches of some tasks, which share their learned state.
 
     It has one request at a time, and is asked for the next one as soon as that is answered.
     """

@@ -44,7 +44,7 @@ AUTOTVM: Final = Contender("autotvm", DIRECT)
 
 
 def measure_seeds(trials: Trials, maker: Maker) -> None:
-    """Measure what was fast elsewhere, so that the searches begin there."""
+    """Measure fast schedules from elsewhere, so that the searches start from them."""
     trials.each(find_seeds(trials, maker))
 
 

@@ -48,7 +48,7 @@ class SearchWorth:
     def of(
         cls, states: Sequence[TaskState], judge: Judge | None, bounds: Sequence[float]
     ) -> "SearchWorth":
-        """Return the rule for tasks of which each has been measured with what needs no search."""
+        """Create the rule for tasks with measured initial candidates."""
         return cls(states, bounds, _estimate_run_seconds(states), judge.min_gain if judge else 0.0)
 
     def gains(self, seconds: Sequence[float] | None = None) -> list[float]:
