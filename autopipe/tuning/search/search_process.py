@@ -118,19 +118,19 @@ class _Host:
 
     def propose(self, key: Key, request: Mapping[str, Any]) -> dict[str, Any]:
         """Propose; a search that is given known times begins with them, any other gets new ones."""
-        found = math.inf
+        space_size = math.inf
         if request["known"] is not None:
             search = self._start_search(key, request["known"])
             if search is None:
                 return {"schedules": None}
-            found = count_schedules(search)
-            if found < request["least"]:
-                return {"schedules": [], "size": found}
+            space_size = count_schedules(search)
+            if space_size < request["least"]:
+                return {"schedules": [], "size": space_size}
             self._searches[key] = search
         search = self._searches[key]
         if request["news"] and hasattr(search, "hear"):
             search.hear(_parse_known(request["news"]))
-        return {"schedules": search.propose(request["count"]), "size": found}
+        return {"schedules": search.propose(request["count"]), "size": space_size}
 
     def _start_search(self, key: Key, known_entries: Sequence[Mapping[str, Any]]) -> Search | None:
         problem, engine = (
