@@ -77,7 +77,9 @@ class Host:
         """
         found_facts = {}
         for facet in facets:
-            facts = self._known.get(facet) or self._find_facts(facet)
+            facts = self._known.get(facet)
+            if facts is None:
+                facts = self._find_facts(facet)
             if facts is None:
                 return None
             found_facts[facet] = self._known[facet] = facts

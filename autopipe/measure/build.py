@@ -69,12 +69,13 @@ class SplitKernel:
     """Takes weights in the layout of the workload, then the packed weights, which it writes."""
     positions: tuple[int, ...] = ()
     """Positions of packed arguments of the kernel, in the order of `packing`."""
+    copies: ElementCopies | None = None
+    """The packing as copies of elements; None if it computes, or nothing is packed."""
 
     @property
     def compiled_packing(self) -> PrimFunc | None:
-        """The packing unless it consists of `ElementCopies`, which need no machine code."""
-        copies = self.packing is not None and ElementCopies.of(self.packing)
-        return None if copies else self.packing
+        """The packing unless it only copies elements, which needs no machine code."""
+        return self.packing if self.copies is None else None
 
 
 def split_weights(module: tvm.IRModule) -> SplitKernel:
@@ -110,7 +111,8 @@ def split_weights(module: tvm.IRModule) -> SplitKernel:
         [*unpacked_weights, *(packed_buffers[param] for param in unpacked_weights)],
         SBlockRealize([], True, root),  # noqa: FBT003 - likewise
     )
-    return SplitKernel(tvm.IRModule({"main": kernel}), work, tuple(positions))
+    module = tvm.IRModule({"main": kernel})
+    return SplitKernel(module, work, tuple(positions), ElementCopies.of(work))
 
 
 def _find_only_block(nest: tvm.tirx.Stmt) -> SBlock | None:

@@ -9,7 +9,6 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler.library import linking
-from autopipe.compiler.loops.element_copies import ElementCopies
 from autopipe.measure.build import SplitKernel, split_weights
 from autopipe.measure.cases import Instance
 from autopipe.measure.check import (
@@ -82,13 +81,13 @@ def _pack_weights(
     if split.packing is None:
         return {}
     weights = [inputs[at] for at in split.positions]
-    if copies := ElementCopies.of(split.packing):
+    if split.copies is not None:
         try:
-            copies_of_weights = copies.apply(weights)
+            packed_arrays = split.copies.apply(weights)
         except IndexError as error:
             case = instance.case
             raise WrongAnswer(f"packs weights wrongly on {case} inputs: {error}", case) from error
-        return dict(zip(split.positions, copies_of_weights, strict=True))
+        return dict(zip(split.positions, packed_arrays, strict=True))
     assert loops.packing is not None  # noqa: S101 - compiled, as it does more than copy
     infos = ArgInfo.from_prim_func(split.packing)[len(weights) :]
     empty = [np.empty([int(n) for n in info.shape], np.dtype(str(info.dtype))) for info in infos]
