@@ -28,6 +28,7 @@ from autopipe.artifacts.signature import LIBRARY
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.library import build as library
 from autopipe.compiler.library import linking
+from autopipe.compiler.library.call_thread import CallThread
 from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.measure import build, shipped
 from autopipe.measure.call_watch import set_watch
@@ -62,7 +63,7 @@ class InModel:
 
     def __init__(self, source: ModelSource, left: Callable[[], float]) -> None:
         """Set its source; `left` returns the seconds that an answer may take."""
-        self._child = Child(lambda: _WatchedModel(source).answer)
+        self._child = Child(lambda: _make_handler(source))
         self._left = left
         self._held = ExitStack()
         self._folder = self._held.enter_context(open_temporary_folder())
@@ -196,6 +197,17 @@ class _Runnable:
         return median([self.run() for _ in range(_count_runs(self.run()))])
 
 
+def _make_handler(source: ModelSource) -> Callable[[Mapping[str, Any]], object]:
+    """Return the handler of the child, which runs the model in a new thread.
+
+    TVM keeps a pool of workers for each thread, and this forked process lacks the workers of the
+    thread that was forked.
+    """
+    shorten_spin()
+    thread, model = CallThread(lambda: use_threads(source.cores)), _WatchedModel(source)
+    return lambda request: thread.run(lambda: model.answer(request))
+
+
 class _WatchedModel:
     """The instrumented model in the child."""
 
@@ -212,8 +224,6 @@ class _WatchedModel:
 
     def answer(self, request: Mapping[str, Any]) -> object:
         """Answer a request of `InModel`."""
-        shorten_spin()
-        use_threads(self._source.cores)
         match request["do"]:
             case "build":
                 self._load_model(request["place"])

@@ -7,6 +7,8 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import lowering, module_io, tasks
+from autopipe.compiler.library.call_thread import CallThread
+from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.measure import tensors
 from autopipe.measure.in_model import InModel, ModelSource, Weights, _Alone
 from autopipe.processes.contained import Failed
@@ -59,6 +61,22 @@ def test_all_kernels_are_timed_with_each_schedule(source):
             found = model.round([{}, dict.fromkeys(source.bodies, 1)])
             assert [one.keys() for one in found] == [source.bodies.keys()] * 2
             assert min(*found[0].values(), *found[1].values(), model.unwatched()) > 0
+
+
+def test_a_fork_of_a_thread_with_workers_times_kernels_on_workers_of_its_own(source):
+    def time_kernels():
+        with InModel(source, lambda: 30.0) as model:
+            model.build({})
+            for name in source.bodies:
+                model.add(1, [name])
+            return model.round([dict.fromkeys(source.bodies, 1)])
+
+    thread = CallThread(lambda: use_threads(2))
+    try:
+        (times,) = thread.run(time_kernels)
+    finally:
+        thread.end()
+    assert min(times.values()) > 0
 
 
 def test_a_model_at_one_of_its_sizes_is_given_these_behind_the_inputs(source):
