@@ -43,12 +43,12 @@ def can_read_both(block: SBlock) -> bool:
     sides = _list_branch_values(block.body.value)
     if not any(map(loads_of, sides)):
         return False
-    known = bind_axes(block)
+    analyzer = bind_axes(block)
     calls = [call for side in sides for call in find_nodes(side, Call)]
     return (
         all(map(is_branch, calls))
         and not any(map(has_variable_divisor, sides))
-        and all(is_inside(load, known) for side in sides for load in loads_of(side))
+        and all(is_inside(load, analyzer) for side in sides for load in loads_of(side))
     )
 
 
@@ -60,8 +60,8 @@ def has_indirect_choice(block: SBlock) -> bool:
     """
     axis = block.iter_vars[-1].var
     loads = [load for side in _list_branch_values(block.body.value) for load in loads_of(side)]
-    found = [inner for load in loads for index in load.indices for inner in loads_of(index)]
-    return any(count_occurrences(inner, axis) for inner in found)
+    index_loads = [inner for load in loads for index in load.indices for inner in loads_of(index)]
+    return any(count_occurrences(inner, axis) for inner in index_loads)
 
 
 def read_both(sch: Schedule, rv: SBlockRV) -> None:
@@ -99,7 +99,7 @@ def _to_selects(value: Expr, when: Callable[[Call], bool]) -> Expr:
 
 def _list_branch_values(value: Expr) -> list[Expr]:
     """Return what is chosen from in an expression."""
-    found = [side for branch in branches_of(value) for side in branch.args[1:]]
+    values = [side for branch in branches_of(value) for side in branch.args[1:]]
     for choice in find_nodes(value, Select):
-        found += [choice.true_value, choice.false_value]
-    return found
+        values += [choice.true_value, choice.false_value]
+    return values

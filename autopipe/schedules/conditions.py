@@ -21,9 +21,9 @@ class Conditions:
     @classmethod
     def of(cls, target: Mapping[str, object], *, fast_algorithms: bool) -> "Conditions":
         """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
-        resolved = make_target(target)
-        stated = target.get("hardware", {})
-        return cls(resolved, HardwareParams.of(resolved, stated), fast_algorithms)  # type: ignore[arg-type]
+        tvm_target = make_target(target)
+        hardware_facts = target.get("hardware", {})
+        return cls(tvm_target, HardwareParams.of(tvm_target, hardware_facts), fast_algorithms)  # type: ignore[arg-type]
 
     def within(self, weights: int) -> "Conditions":
         """Return the conditions inside of a model that reads so many bytes of weights in a run."""

@@ -68,8 +68,8 @@ def fma_ns(flops: float, bits: int, hardware: HardwareParams) -> float:
     """
     machine = hardware.machine
     lanes = max(1, min(machine.vector_bits_of_units, hardware.vector_bits) // bits)
-    tiled = _TILE_PRODUCTS if bits <= _TILE_BITS and _TILES in hardware.features else 1
-    return to_ns(flops / (2 * machine.fma_ports * lanes * tiled), machine)
+    amx_factor = _TILE_PRODUCTS if bits <= _TILE_BITS and _TILES in hardware.features else 1
+    return to_ns(flops / (2 * machine.fma_ports * lanes * amx_factor), machine)
 
 
 def level_bytes_per_ns(size: float, hardware: HardwareParams) -> float:
@@ -88,34 +88,34 @@ def level_bytes_per_ns(size: float, hardware: HardwareParams) -> float:
     return machine.memory_bytes_per_ns
 
 
-def bytes_ns(moved: float, size: float, hardware: HardwareParams) -> float:
-    """Return how long a core takes to read `moved` bytes of a working set of `size` bytes."""
-    return moved / level_bytes_per_ns(size, hardware)
+def bytes_ns(read_bytes: float, size: float, hardware: HardwareParams) -> float:
+    """Return how long a core takes to read `read_bytes` of a working set of `size` bytes."""
+    return read_bytes / level_bytes_per_ns(size, hardware)
 
 
-def copy_ns(moved: float, hardware: HardwareParams) -> float:
-    """Return how long a core takes to read and write `moved` bytes in vectors, one after another.
+def copy_ns(copied_bytes: float, hardware: HardwareParams) -> float:
+    """Return how long a core takes to copy `copied_bytes` sequentially in vectors.
 
     Inside of a model, and where the second-level cache has no room, that is the same everywhere.
     """
-    near = not hardware.in_model and moved <= hardware.l2
-    return moved / (hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL)
+    near = not hardware.in_model and copied_bytes <= hardware.l2
+    return copied_bytes / (hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL)
 
 
-def lower_bound_ns(flops: float, moved: float, bits: int, hardware: HardwareParams) -> float:
+def lower_bound_ns(flops: float, traffic: float, bits: int, hardware: HardwareParams) -> float:
     """Return the time that no schedule of a function is faster than.
 
-    It computes `flops` operations, in elements of `bits` bits, and reads and writes `moved` bytes
+    It computes `flops` operations, in elements of `bits` bits, and reads and writes `traffic` bytes
     once, with all cores and without starting them. After the roofline model (Williams, Waterman,
     Patterson, CACM 2009). Minimal filtering has fewer operations than the convolution it stands
     for: 2.25 times with tiles of 2 x 2, 5.1 times with those of 6 x 6.
     """
-    share = moved / hardware.cores
-    if moved > hardware.l3:  # which all cores share
-        read = share / hardware.machine.memory_bytes_per_ns
+    share = traffic / hardware.cores
+    if traffic > hardware.l3:  # which all cores share
+        read_ns = share / hardware.machine.memory_bytes_per_ns
     else:
-        read = bytes_ns(share, share, hardware)
-    return max(fma_ns(flops, bits, hardware) / hardware.cores, read)
+        read_ns = bytes_ns(share, share, hardware)
+    return max(fma_ns(flops, bits, hardware) / hardware.cores, read_ns)
 
 
 def parallel_ns(nanoseconds: float, jobs: int, hardware: HardwareParams) -> float:

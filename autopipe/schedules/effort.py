@@ -63,8 +63,8 @@ class Effort:
 
     def pays(self, elements: int, hardware: HardwareParams) -> bool:
         """Tell whether a second thread pays for so many elements."""
-        moved = elements * self.bytes
-        nanoseconds = cost.copy_ns(moved, hardware) + elements * self.nanoseconds
+        traffic = elements * self.bytes
+        nanoseconds = cost.copy_ns(traffic, hardware) + elements * self.nanoseconds
         return cost.threads_pay(nanoseconds, hardware.machine)
 
 
@@ -79,15 +79,15 @@ def estimate_element_effort(
     calls = find_nodes(value, Call)
     different = remove_repeated_loads([load for load, _ in loads])
     shares = [next(share for one, share in loads if one.same_as(load)) for load in different]
-    moved = bits / 8
-    moved += sum(
+    traffic = bits / 8
+    traffic += sum(
         share * element_bits(load.source.dtype) / 8
         for share, load in zip(shares, different, strict=True)
     )
-    gathered = _GATHERED * shares.count(0)
+    gather_ns = _GATHERED * shares.count(0)
     rests = find_nodes(value, tvm.tirx.Mod)
     remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in rests)
-    return Effort(moved, gathered + remainders + sum(map(_estimate_one_call_ns, calls)))
+    return Effort(traffic, gather_ns + remainders + sum(map(_estimate_one_call_ns, calls)))
 
 
 def is_elementary(call: Call) -> bool:

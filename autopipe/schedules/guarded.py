@@ -34,43 +34,46 @@ def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
     With the name of a block, only the loop around it.
     """
     function = sch.mod["main"]
-    known = read_open_sizes(function) if open_variables(function) else None
-    if known is None:  # so is what packs the weights of an open function
+    open_sizes = read_open_sizes(function) if open_variables(function) else None
+    if open_sizes is None:  # so is what packs the weights of an open function
         return
     root = sch.get(sch.get_sblock("root"))
     nests = list_statements(root)
-    made: list[Any] = []
+    new_buffers: list[Any] = []
     bodies = [
-        guard_nest(nest, known, _list_own_buffers(root, nests, nest), made)
+        guard_nest(nest, open_sizes, _list_own_buffers(root, nests, nest), new_buffers)
         if _has_block(nest, block)
         else nest
         for nest in nests
     ]
     if all(body.same_as(nest) for body, nest in zip(bodies, nests, strict=True)):
         return
-    rewrite_function(sch, tirx.stmt_seq(*bodies), [*root.alloc_buffers, *made])
+    rewrite_function(sch, tirx.stmt_seq(*bodies), [*root.alloc_buffers, *new_buffers])
 
 
 def guard_nest(
-    nest: tirx.Stmt, known: OpenSizes | None, own: Sequence[Any] = (), made: list[Any] | None = None
+    nest: tirx.Stmt,
+    open_sizes: OpenSizes | None,
+    own_buffers: Sequence[Any] = (),
+    new_buffers: list[Any] | None = None,
 ) -> tirx.Stmt:
     """Return a loop nest that is parallel only where its blocks run at least `ELEMENTS` times.
 
-    A buffer of `own` is used by this nest alone. What runs on one thread gets another one, which
-    `made` takes: else TVM would allocate one above both, for all threads together.
+    A buffer of `own_buffers` is used by this nest alone. What runs on one thread gets another one, which
+    `new_buffers` takes: else TVM would allocate one above both, for all threads together.
     """
-    if known is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
+    if open_sizes is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
         return nest
-    pays = is_large_enough([_count_iterations(nest)], ELEMENTS, known)
+    pays = is_large_enough([_count_iterations(nest)], ELEMENTS, open_sizes)
     if pays is True:
         return nest
     if pays is False:
         return _to_serial(nest)
-    copies = [tirx.Var(f"{buffer.name}{_COPIED}", buffer.ty) for buffer in own]
-    if made is not None:
-        made += copies
-    alone = copy_loop_nest(_to_serial(nest), list(zip(own, copies, strict=True)))
-    return tirx.IfThenElse(pays, nest, alone)
+    copies = [tirx.Var(f"{buffer.name}{_COPIED}", buffer.ty) for buffer in own_buffers]
+    if new_buffers is not None:
+        new_buffers += copies
+    serial_nest = copy_loop_nest(_to_serial(nest), list(zip(own_buffers, copies, strict=True)))
+    return tirx.IfThenElse(pays, nest, serial_nest)
 
 
 def list_statements(root: SBlock) -> list[tirx.Stmt]:
@@ -91,26 +94,26 @@ def _count_iterations(nest: tirx.Stmt) -> Extent:
     if isinstance(nest, tirx.For):
         return product_of([extent_of(nest.extent), _count_iterations(nest.body)])
     if isinstance(nest, tirx.SeqStmt):
-        first, *others = map(_count_iterations, nest.seq)
-        return sum(others, start=first)
+        first, *later_counts = map(_count_iterations, nest.seq)
+        return sum(later_counts, start=first)
     return 1
 
 
 def _list_own_buffers(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]:
     """Return the buffers of a root block that one of its nests uses and no other does."""
-    others = [used for other in nests if other is not nest for used in _list_buffers(other)]
+    other_buffers = [used for other in nests if other is not nest for used in _list_buffers(other)]
     return [
         buffer
         for buffer in root.alloc_buffers
-        if is_among(buffer, _list_buffers(nest)) and not is_among(buffer, others)
+        if is_among(buffer, _list_buffers(nest)) and not is_among(buffer, other_buffers)
     ]
 
 
 def _list_buffers(nest: tirx.Stmt) -> list[Any]:
-    found: list[Any] = []
+    buffers: list[Any] = []
     for block in list_blocks(nest):
-        found += [region.source for region in (*block.reads, *block.writes)]
-    return found
+        buffers += [region.source for region in (*block.reads, *block.writes)]
+    return buffers
 
 
 def _has_block(nest: tirx.Stmt, block: str | None) -> bool:

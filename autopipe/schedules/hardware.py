@@ -50,11 +50,11 @@ class HardwareParams:
 
     @classmethod
     def of(
-        cls, target: tvm.target.Target, stated: Mapping[str, int] = MappingProxyType({})
+        cls, target: tvm.target.Target, overrides: Mapping[str, int] = MappingProxyType({})
     ) -> "HardwareParams":
-        """Return the parameters of a target, from its LLVM features; `stated` values replace them.
+        """Return the parameters of a target, from its LLVM features; `overrides` replace them.
 
-        Raises TargetError if a stated value is larger than the target has.
+        Raises TargetError if an override is larger than the target has.
         """
         backend, target = backend_of(target), find_host_target(target)
         has_avx512 = codegen.llvm_cpu_has_features("avx512f", target)
@@ -71,13 +71,13 @@ class HardwareParams:
             backend=backend, machine=machine,
         )  # fmt: skip
         for name in ("vector_bits", "registers"):
-            has = getattr(hardware, name)
-            if stated.get(name, 0) > has:
+            limit = getattr(hardware, name)
+            if overrides.get(name, 0) > limit:
                 raise TargetError(
-                    f"target.hardware.{name}: {stated[name]} contradicts the target:"
-                    f" {mcpu} has {has}"
+                    f"target.hardware.{name}: {overrides[name]} contradicts the target:"
+                    f" {mcpu} has {limit}"
                 )
-        return replace(hardware, **dict[str, Any](stated))
+        return replace(hardware, **dict[str, Any](overrides))
 
     @property
     def wants_prefetch(self) -> bool:

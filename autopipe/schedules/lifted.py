@@ -55,19 +55,19 @@ def hoist_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
         [], root.reads, root.writes, root.name_hint, tirx.SeqStmt(statements),
         alloc_buffers=buffers, annotations=root.annotations,
     )  # fmt: skip
-    realized = SBlockRealize([], True, new)  # noqa: FBT003 - TVM's signature
-    return tirx.PrimFunc(function.params, realized, function.ret_type, function.attrs)
+    root_realize = SBlockRealize([], True, new)  # noqa: FBT003 - TVM's signature
+    return tirx.PrimFunc(function.params, root_realize, function.ret_type, function.attrs)
 
 
 def _split_statement(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> list[Any]:
     """Return the steps of which loops are made, the loops last; append the buffers in between."""
     block = _find_assignment_block(statement)
     steps: list[Any] = []
-    for one in _list_hoistable_calls(block) if block is not None else ():
-        before, buffer = _build_step(one, f"elementary{len(buffers)}")
-        steps.append(before)
+    for hoisted_call in _list_hoistable_calls(block) if block is not None else ():
+        loops, buffer = _build_step(hoisted_call, f"elementary{len(buffers)}")
+        steps.append(loops)
         buffers.append(buffer)
-        statement = _replace_calls(statement, one, buffer)
+        statement = _replace_calls(statement, hoisted_call, buffer)
     return [*steps, statement]
 
 
@@ -87,16 +87,16 @@ def _list_hoistable_calls(block: SBlock) -> list[_Lifted]:
     One that the last axis does not change is left to LLVM.
     """
     calls = find_nodes(block.body.value, Call)
-    found: list[_Lifted] = []
+    hoisted_calls: list[_Lifted] = []
     for call in sorted(filter(is_elementary, calls), key=lambda one: -len(str(one))):
         axes = _find_call_axes(block, call)
         if axes is None or not axes or not axes[-1].var.same_as(block.iter_vars[-1].var):
             continue
         times = _count_elements(block.iter_vars) // _count_elements(axes)
-        known = any(_has_call(one.call, call) for one in found)
-        if times >= _TIMES and _count_elements(axes[-1:]) > 1 and not known and loads_of(call):
-            found.append(_Lifted(call, axes))
-    return found
+        is_nested = any(_has_call(one.call, call) for one in hoisted_calls)
+        if times >= _TIMES and _count_elements(axes[-1:]) > 1 and not is_nested and loads_of(call):
+            hoisted_calls.append(_Lifted(call, axes))
+    return hoisted_calls
 
 
 def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
@@ -104,8 +104,8 @@ def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     variables = find_nodes(call, tirx.Var)
     tensors = [load.source for load in loads_of(call)]
     axes = [axis for axis in block.iter_vars if any(map(axis.var.same_as, variables))]
-    known = [*(axis.var for axis in axes), *tensors]
-    if not all(any(variable.same_as(one) for one in known) for variable in variables):
+    allowed_variables = [*(axis.var for axis in axes), *tensors]
+    if not all(any(variable.same_as(one) for one in allowed_variables) for variable in variables):
         return None
     inside = all(_is_in_bounds(load, axes) for load in loads_of(call))
     return tuple(axes) if inside else None
@@ -129,25 +129,25 @@ def _has_call(call: Call, part: Call) -> bool:
     return any(tvm_ffi.structural_equal(one, part) for one in parts)
 
 
-def _build_step(one: _Lifted, name: str) -> tuple[Any, Any]:
+def _build_step(hoisted_call: _Lifted, name: str) -> tuple[Any, Any]:
     """Return the loops that compute a call for all its elements, and the buffer they write."""
-    extents = [int(axis.dom.extent) for axis in one.axes]
-    dtype = str(one.axes[-1].var.ty.dtype)
+    extents = [int(axis.dom.extent) for axis in hoisted_call.axes]
+    dtype = str(hoisted_call.axes[-1].var.ty.dtype)
     sizes = [number_of(extent, dtype) for extent in extents]
-    buffer = tirx.decl_buffer(sizes, str(one.call.ty.dtype), name)
+    buffer = tirx.decl_buffer(sizes, str(hoisted_call.call.ty.dtype), name)
     with IRBuilder() as builder, element_block(name, sizes) as axes:
-        values = list(zip([axis.var for axis in one.axes], axes, strict=True))
-        store_element(buffer[tuple(axes)], replace_variables(one.call, values))
+        values = list(zip([axis.var for axis in hoisted_call.axes], axes, strict=True))
+        store_element(buffer[tuple(axes)], replace_variables(hoisted_call.call, values))
     return builder.get(), buffer
 
 
-def _replace_calls(statement: tvm.tirx.Stmt, one: _Lifted, buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - like the statement
+def _replace_calls(statement: tvm.tirx.Stmt, hoisted_call: _Lifted, buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - like the statement
     """Return loops that read a call's value from a buffer."""
-    place = buffer[tuple(axis.var for axis in one.axes)]
+    place = buffer[tuple(axis.var for axis in hoisted_call.axes)]
 
     def call(old: Call, mutator: tvm_ffi.StructuralMutator) -> Any:  # noqa: ANN401
-        same = tvm_ffi.structural_equal(old, one.call)
-        return place if same else mutator.default_mutate(old)
+        is_hoisted = tvm_ffi.structural_equal(old, hoisted_call.call)
+        return place if is_hoisted else mutator.default_mutate(old)
 
     def block(old: SBlock) -> SBlock:
         value = tvm_ffi.structural_mutate(old.body.value, [(Call, call)])

@@ -29,10 +29,10 @@ def job_loop(
     """
     count = product_of(extents)
     loop = T.parallel if parallel and count != 1 else T.serial
-    read, written = buffers
+    read_buffers, write_buffers = buffers
     with loop(number_of(0, dtype), number_of(count, dtype)) as job, T.sblock(name):
-        T.reads(*map(to_full_region, remove_duplicates(read)))
-        T.writes(*map(to_full_region, remove_duplicates(written)))
+        T.reads(*map(to_full_region, remove_duplicates(read_buffers)))
+        T.writes(*map(to_full_region, remove_duplicates(write_buffers)))
         yield [T.Bind(index) for index in unravel_index(extents, job, job=True)]
 
 

@@ -19,19 +19,19 @@ from autopipe.traces.reading import THREADS
 
 def remove_threads(module: tvm.IRModule) -> tvm.IRModule | None:
     """Return a scheduled module whose `main` runs on one thread; None if it does so anyway."""
-    found = 0
+    parallel_loops = 0
 
     def alone(loop: For) -> For:
-        nonlocal found
+        nonlocal parallel_loops
         if loop.kind != ForKind.PARALLEL:
             return loop
-        found += 1
+        parallel_loops += 1
         return For(
             loop.loop_var, loop.min, loop.extent, ForKind.SERIAL, loop.body, None, loop.annotations
         )
 
     main = tvm_ffi.structural_map(module["main"], (For, alone))
-    return tvm.IRModule({"main": main}) if found else None
+    return tvm.IRModule({"main": main}) if parallel_loops else None
 
 
 def is_setting(schedule: str) -> bool:

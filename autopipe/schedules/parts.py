@@ -50,14 +50,14 @@ def split_into_parts(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
     `parts` are the extents between conditions: (3, 224, 3) makes three loops, of 0 to 3, 3 to 227
     and 227 to 230.
     """
-    whole = sch.get(loop)
+    old_loop = sch.get(loop)
     starts = accumulate(parts[:-1], initial=0)
     loops = [
-        copy_loop_nest(For(whole.loop_var, start, part, whole.kind, whole.body))
+        copy_loop_nest(For(old_loop.loop_var, start, part, old_loop.kind, old_loop.body))
         for start, part in zip(starts, parts, strict=True)
     ]
     body = tvm_ffi.structural_map(
         sch.get(sch.get_sblock("root")).body,
-        (For, lambda one: stmt_seq(*loops) if one.same_as(whole) else one),
+        (For, lambda one: stmt_seq(*loops) if one.same_as(old_loop) else one),
     )
     rewrite_function(sch, body)

@@ -17,14 +17,14 @@ def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = 
 
     `buffers` are those that it allocates for itself, None for the ones that it had.
     """
-    here = sch.get_sblock("root")
-    root = sch.get(here)
+    root_rv = sch.get_sblock("root")
+    root = sch.get(root_rv)
     new = SBlock(
         [], root.reads, root.writes, root.name_hint, body,
         alloc_buffers=root.alloc_buffers if buffers is None else buffers,
         annotations=root.annotations,
     )  # fmt: skip
-    sch.state.replace(sch.get_sref(here), new, {root: new})
+    sch.state.replace(sch.get_sref(root_rv), new, {root: new})
 
 
 def replace_block(
@@ -47,7 +47,7 @@ def inline_blocks(sch: Schedule, names: Iterable[str]) -> None:
 
 def replace_sums(
     sch: Schedule, nests: Sequence[Stmt], totals: Sequence[Var], last: SBlock | None,
-    copied: Sequence[Var] = (),
+    copies: Sequence[Var] = (),
 ) -> None:  # fmt: skip
     """Put loop nests in the place of what a function sums; what `last` reads needs no buffer then.
 
@@ -57,11 +57,11 @@ def replace_sums(
     """
     buffers = list(sch.get(sch.get_sblock("root")).alloc_buffers)
     if last is not None:  # else some of several results may be of no use to anybody
-        own = [buffer for buffer in buffers if any(map(buffer.same_as, totals))]
-        if len(own) < len(totals):
+        sum_buffers = [buffer for buffer in buffers if any(map(buffer.same_as, totals))]
+        if len(sum_buffers) < len(totals):
             raise ScheduleError("the sum is an output too")
-        buffers = [buffer for buffer in buffers if not any(map(buffer.same_as, own))]
-    rewrite_function(sch, stmt_seq(*nests), [*buffers, *copied])
+        buffers = [buffer for buffer in buffers if not any(map(buffer.same_as, sum_buffers))]
+    rewrite_function(sch, stmt_seq(*nests), [*buffers, *copies])
 
 
 def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:

@@ -26,10 +26,10 @@ def open_refusal_check(conditions: Conditions) -> Iterator[Callable[[tvm.IRModul
 
     def refusal(module: tvm.IRModule) -> str | None:
         try:
-            served = child.twice(tvm.ir.save_json(module))
+            is_schedulable = child.twice(tvm.ir.save_json(module))
         except Failed as error:
             return f"scheduling failed twice: {error}"
-        return None if served else "no engine has a schedule for it"
+        return None if is_schedulable else "no engine has a schedule for it"
 
     with Child(lambda: plan) as child:
         yield refusal

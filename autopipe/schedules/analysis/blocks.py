@@ -26,8 +26,8 @@ _ALWAYS: Final = tvm.tirx.const(1, "bool")
 
 def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
     """Return the extents of a block's spatial axes, or of its reduction axes; -1 if symbolic."""
-    chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
-    return read_sizes(chosen)
+    extents = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
+    return read_sizes(extents)
 
 
 Extent: TypeAlias = int | tvm.ir.Expr
@@ -41,8 +41,8 @@ def extent_of(extent: tvm.ir.Expr) -> Extent:
 
 def lengths_of(block: SBlock, *, spatial: bool = True) -> tuple[Extent, ...]:
     """Return the extents of a block's spatial axes, or of its reduction axes."""
-    chosen = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
-    return tuple(map(extent_of, chosen))
+    extents = (a.dom.extent for a in block.iter_vars if (a.iter_type == SPATIAL) == spatial)
+    return tuple(map(extent_of, extents))
 
 
 def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVar]]:
@@ -53,10 +53,10 @@ def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVa
 
 def bind_axes(block: SBlock) -> Analyzer:
     """Return an analyzer that knows the ranges of a block's axes."""
-    known = Analyzer()
+    analyzer = Analyzer()
     for axis in block.iter_vars:
-        known.bind(axis.var, axis.dom)
-    return known
+        analyzer.bind(axis.var, axis.dom)
+    return analyzer
 
 
 def element_bits(dtype: object) -> int:
@@ -76,8 +76,8 @@ def number_of(value: Extent, dtype: str) -> tvm.ir.Expr:
 
 def product_of(extents: Iterable[Extent]) -> Extent:
     """Return the product of extents, numbers first."""
-    ordered = sorted(extents, key=lambda extent: not isinstance(extent, int))
-    total: Extent = math.prod(ordered)
+    numbers_first = sorted(extents, key=lambda extent: not isinstance(extent, int))
+    total: Extent = math.prod(numbers_first)
     return total
 
 
@@ -94,15 +94,15 @@ def simplify_extent(extent: Extent) -> Extent:
 
 
 def is_large_enough(
-    extents: Iterable[Extent], wanted: int, known: OpenSizes | None = None
+    extents: Iterable[Extent], minimum: int, open_sizes: OpenSizes | None = None
 ) -> bool | tvm.ir.Expr:
     """Tell whether a product of extents is so large; a condition if that hangs on open sizes."""
     total = product_of(extents)
-    if isinstance(total, int) or known is None:
-        return total >= wanted
-    if find_min_extent(total, known) >= wanted:
+    if isinstance(total, int) or open_sizes is None:
+        return total >= minimum
+    if find_min_extent(total, open_sizes) >= minimum:
         return True
-    return False if find_max_extent(total, known) < wanted else total >= wanted
+    return False if find_max_extent(total, open_sizes) < minimum else total >= minimum
 
 
 def is_spatial(block: SBlock) -> bool:
@@ -122,23 +122,25 @@ def is_whole(sch: Schedule, rv: SBlockRV) -> bool:
     some out.
     """
     block, loops = sch.get(rv), [sch.get(loop) for loop in sch.get_loops(rv)]
-    found = find_nodes(sch.mod["main"].body, SBlockRealize)
-    realize = next((one for one in found if one.block.same_as(block)), None)
+    realizes = find_nodes(sch.mod["main"].body, SBlockRealize)
+    realize = next((one for one in realizes if one.block.same_as(block)), None)
     if realize is None or not tvm_ffi.structural_equal(realize.predicate, _ALWAYS):
         return False
-    left = list(loops)
+    unbound_loops = list(loops)
     for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):
-        fitting = [loop for loop in left if value.same_as(loop.loop_var)]
+        fitting = [loop for loop in unbound_loops if value.same_as(loop.loop_var)]
         if fitting and _is_range(fitting[0], axis.dom):
-            left.remove(fitting[0])
+            unbound_loops.remove(fitting[0])
         elif not _is_only(value, axis.dom):
             return False
-    return all(isinstance(loop.extent, tvm.tirx.IntImm) and int(loop.extent) == 1 for loop in left)
+    return all(
+        isinstance(loop.extent, tvm.tirx.IntImm) and int(loop.extent) == 1 for loop in unbound_loops
+    )
 
 
 def _is_range(loop: tvm.tirx.For, domain: tvm.ir.Range) -> bool:
-    same = ((loop.min, domain.min), (loop.extent, domain.extent))
-    return all(extent_of(one) == extent_of(other) for one, other in same)
+    pairs = ((loop.min, domain.min), (loop.extent, domain.extent))
+    return all(extent_of(one) == extent_of(other) for one, other in pairs)
 
 
 def _is_only(value: tvm.ir.Expr, domain: tvm.ir.Range) -> bool:

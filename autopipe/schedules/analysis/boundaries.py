@@ -27,18 +27,18 @@ def find_boundaries(value: tvm.ir.Expr, block: SBlock) -> Mapping[int, set[int]]
     """
     axes = [axis.var for axis in block.iter_vars]
     boundaries: dict[int, set[int]] = defaultdict(set)
-    known = Analyzer()
+    analyzer = Analyzer()
     for axis in block.iter_vars:
-        known.bind(axis.var, axis.dom)
+        analyzer.bind(axis.var, axis.dom)
     for node in nodes_of(value):
         if not isinstance(node, SIDES) or not _is_integer(node.a):
             continue
         for first in (True, False):  # of a choice inside, such as a clamp at the other end
             sign = choose_side(build_difference(node), first=first)
-            steps = [int(step) for step in _find_linear_steps(known.simplify(sign), axes)]
-            asked = [at for at, step in enumerate(steps[:-1]) if step]
-            if len(asked) == 1:
-                boundaries[asked[0]].add(find_border(steps[asked[0]], steps[-1]))
+            steps = [int(step) for step in _find_linear_steps(analyzer.simplify(sign), axes)]
+            varying_axes = [at for at, step in enumerate(steps[:-1]) if step]
+            if len(varying_axes) == 1:
+                boundaries[varying_axes[0]].add(find_border(steps[varying_axes[0]], steps[-1]))
     return boundaries
 
 

@@ -58,12 +58,12 @@ def classify_blocks(module: tvm.IRModule) -> tuple[ClassifiedBlock, ...]:
     """Return the class of each outermost block of `main`, in order; none if TIR has no blocks."""
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
-        found = sch.get_child_blocks(sch.get_sblock("root"))
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
     except RuntimeError:  # a function of one block without axes, such as a sort, has no root
         body = module["main"].body
         name = body.block.name_hint if isinstance(body, SBlockRealize) else None
         return (ClassifiedBlock(name, BlockClass.OPAQUE, (), ()),) if name else ()
-    return tuple(_classify_block(sch, block) for block in found)
+    return tuple(_classify_block(sch, block) for block in blocks)
 
 
 def _classify_block(sch: Schedule, rv: SBlockRV) -> ClassifiedBlock:
@@ -79,8 +79,8 @@ def _find_block_class(sch: Schedule, rv: SBlockRV, block: SBlock) -> BlockClass:
         return BlockClass.COMPLEX_REDUCTION if _has_reuse(block) else BlockClass.SIMPLE_REDUCTION
     feeds = any(not is_spatial(sch.get(one)) for one in sch.get_consumers(rv))
     follows = any(not is_spatial(sch.get(one)) for one in sch.get_producers(rv))
-    beside = follows or (feeds and not is_copy(block))
-    return BlockClass.LOCATION_TUNABLE if beside else BlockClass.DIRECT
+    is_tunable = follows or (feeds and not is_copy(block))
+    return BlockClass.LOCATION_TUNABLE if is_tunable else BlockClass.DIRECT
 
 
 def _has_reuse(block: SBlock) -> bool:
@@ -90,8 +90,8 @@ def _has_reuse(block: SBlock) -> bool:
     20 x 12 elements; a sum of rows runs as often as its operand has elements.
     """
     runs = math.prod((*extents_of(block), *extents_of(block, spatial=False)))
-    written = [region.source for region in block.writes]
-    operands = [r.source for r in block.reads if not any(r.source.same_as(w) for w in written)]
+    results = [region.source for region in block.writes]
+    operands = [r.source for r in block.reads if not any(r.source.same_as(w) for w in results)]
     sizes = [math.prod(map(int, o.shape)) for o in operands if all(map(_is_constant, o.shape))]
     return any(1 < size < runs for size in sizes)
 

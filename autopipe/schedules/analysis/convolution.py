@@ -77,12 +77,12 @@ def match_convolution(module: tvm.IRModule, size: int) -> Convolution | None:
 
 def _merge_epilogue(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
     """Return what follows the first block as one block; a copy if nothing follows."""
-    first, *others = blocks
-    if not others:
+    first, *epilogue = blocks
+    if not epilogue:
         return sch.get(sch.cache_write(first, 0, "global"))
-    for other in others[:-1]:
-        sch.compute_inline(other)
-    return sch.get(others[-1])
+    for block in epilogue[:-1]:
+        sch.compute_inline(block)
+    return sch.get(epilogue[-1])
 
 
 def _has_image_operands(pad: SBlock, total: SBlock, size: int) -> bool:
@@ -91,15 +91,18 @@ def _has_image_operands(pad: SBlock, total: SBlock, size: int) -> bool:
         return False
     if not pad.writes[0].source.same_as(total.reads[0].source):
         return False
-    image, padded, kernel = (read.source.shape for block in (pad, total) for read in block.reads)
-    axes = len(image)
-    if axes not in _LAYOUTS or any(len(shape) != axes for shape in (padded, kernel)):
+    image_shape, padded_shape, kernel_shape = (
+        read.source.shape for block in (pad, total) for read in block.reads
+    )
+    axes = len(image_shape)
+    if axes not in _LAYOUTS or any(len(shape) != axes for shape in (padded_shape, kernel_shape)):
         return False
-    known = (*kernel, image[-1], padded[-1])  # batch, rows and columns of an image may be open
+    # batch, rows and columns of an image may be dynamic
+    static_extents = (*kernel_shape, image_shape[-1], padded_shape[-1])
     if axes == _VOLUME:
-        known = (*known, *image, *padded)
-    square = kernel[-4] == kernel[-3] == size
-    return all(isinstance(extent, IntImm) for extent in known) and square
+        static_extents = (*static_extents, *image_shape, *padded_shape)
+    square = kernel_shape[-4] == kernel_shape[-3] == size
+    return all(isinstance(extent, IntImm) for extent in static_extents) and square
 
 
 def _find_padding_dilation(
@@ -109,11 +112,11 @@ def _find_padding_dilation(
 
     None if these are not the blocks that TOPI writes for such a convolution.
     """
-    padded, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
+    padded_image, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
     before = [_read_offset(index.min) for index in pad.reads[0].region]
-    sizes = zip(padded.shape, data.shape, before, strict=True)
+    sizes = zip(padded_image.shape, data.shape, before, strict=True)
     ends = [Analyzer().simplify(whole - part - start) for whole, part, start in sizes]
-    sides = zip(padded.shape[1:-1], total.writes[0].source.shape[1:-1], strict=True)
+    sides = zip(padded_image.shape[1:-1], total.writes[0].source.shape[1:-1], strict=True)
     reach = [Analyzer().simplify(whole - out) for whole, out in sides]
     if not all(isinstance(number, IntImm) for number in (*ends, *reach)):
         return None
@@ -129,18 +132,18 @@ def _find_padding_dilation(
         return None
     function = te.create_prim_func([x, w, y], index_dtype_override=str(data.shape[0].ty.dtype))
     sch = make_schedule(tvm.IRModule({"main": function}))
-    written = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
+    topi_blocks = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
     alike = [
         tvm_ffi.structural_equal(ours, theirs, map_free_vars=True)
-        for ours, theirs in zip((pad, total), written, strict=True)
+        for ours, theirs in zip((pad, total), topi_blocks, strict=True)
     ]
     return (tuple(before[1:-1]), dilation) if all(alike) else None
 
 
 def _read_offset(index: Any) -> int:  # noqa: ANN401 - an expression
     """Return n for an index `axis - n`, or 0 for any other index."""
-    taken = index.b if isinstance(index, Sub) else None
-    return int(taken) if isinstance(taken, IntImm) else 0
+    offset = index.b if isinstance(index, Sub) else None
+    return int(offset) if isinstance(offset, IntImm) else 0
 
 
 def _is_elementwise(block: SBlock, result: tvm.ir.Var) -> bool:

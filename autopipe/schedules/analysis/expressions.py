@@ -21,10 +21,10 @@ BRANCH: Final = "prim.if_then_else"
 
 def find_nodes(root: Any, *kinds: type) -> list[Any]:  # noqa: ANN401 - any TIR
     """Return the nodes of some kinds in TIR, all of the first kind first."""
-    found: list[Any] = []
+    nodes: list[Any] = []
     for kind in kinds:
-        structural_walk(root, (kind, found.append))
-    return found
+        structural_walk(root, (kind, nodes.append))
+    return nodes
 
 
 def loads_of(root: Any) -> list[TensorLoad]:  # noqa: ANN401 - any TIR
@@ -52,11 +52,11 @@ def flat_index(load: TensorLoad) -> Any:  # noqa: ANN401 - an expression, or a n
 
 def remove_repeated_loads(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
     """Return loads without those of an element that another one reads."""
-    found: list[TensorLoad] = []
+    unique_loads: list[TensorLoad] = []
     for load in loads:
-        if not any(tvm_ffi.structural_equal(load, one) for one in found):
-            found.append(load)
-    return found
+        if not any(tvm_ffi.structural_equal(load, one) for one in unique_loads):
+            unique_loads.append(load)
+    return unique_loads
 
 
 def count_occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
@@ -151,16 +151,16 @@ def write_lane_loops(
         ):
             yield vector * width + lane, lane
     if not isinstance(count, int):
-        with T.serial(number(0), number(count % width)) as rest:
-            yield number(count // width * width) + rest, rest
+        with T.serial(number(0), number(count % width)) as element:
+            yield number(count // width * width) + element, element
         return
-    done = count // width * width
-    while done < count:
+    start = count // width * width
+    while start < count:
         width //= 2
-        if done + width <= count:
+        if start + width <= count:
             with T.vectorized(number(0), number(width)) as lane:
-                yield done + lane, lane
-            done += width
+                yield start + lane, lane
+            start += width
 
 
 def write_element_loops(
@@ -180,14 +180,14 @@ def write_element_loops(
         for element, _ in write_lane_loops(count, width, number):
             yield element
         return
-    done, loop = 0, T.unroll if unroll else T.serial
-    while done < count:
-        vectors = (count - done) // width
+    start, loop = 0, T.unroll if unroll else T.serial
+    while start < count:
+        vectors = (count - start) // width
         if vectors:
             with (
                 loop(number(0), number(vectors)) as vector,
                 T.vectorized(number(0), number(width)) as lane,
             ):
-                yield done + vector * width + lane
-        done += vectors * width
+                yield start + vector * width + lane
+        start += vectors * width
         width //= 2

@@ -85,12 +85,16 @@ def estimate_filtering(filtering: Filtering, knobs: Blocking, hardware: Hardware
     if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM takes two steps at a time
         issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
-    kept = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
+    working_set = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
     reads = (
         BYTES * weights / _find_memory_rate(hardware)
     )  # another layer's weights are in the caches
-    reads += (jobs - 1) * BYTES * weights / _estimate_read_rate(BYTES * weights + kept, hardware)
-    reads += jobs * BYTES * inputs * (outputs / knobs.chunk) / _estimate_read_rate(kept, hardware)
+    reads += (
+        (jobs - 1) * BYTES * weights / _estimate_read_rate(BYTES * weights + working_set, hardware)
+    )
+    reads += (
+        jobs * BYTES * inputs * (outputs / knobs.chunk) / _estimate_read_rate(working_set, hardware)
+    )
     transforms = inputs / math.gcd(filtering.inputs, knobs.width) * _TO_POSITIONS
     transforms += sums / knobs.width * _FROM_POSITIONS[filtering.positions]
     return estimate_overlap(products, reads) + jobs * transforms

@@ -73,15 +73,23 @@ def match_gemm(product: Product) -> Gemm | None:
         return None  # something is done to an operand
     loops = [*zip(product.axes, product.extents, strict=True)]
     loops += zip(product.sums, product.terms, strict=True)
-    long = [(var, extent) for var, extent in loops if extent > 1]
-    one = [(axis.var, axis.dom.min) for axis in product.block.iter_vars if int(axis.dom.extent) < 2]  # noqa: PLR2004 - of extent 1
+    loop_axes = [(var, extent) for var, extent in loops if extent > 1]
+    single_values = [
+        (axis.var, axis.dom.min)
+        for axis in product.block.iter_vars
+        if int(axis.dom.extent) < 2  # noqa: PLR2004 - of extent 1
+    ]
     places = [(load.source, load.indices) for load in product.loads]
-    places.append((store.buffer, [replace_variables(index, one) for index in store.indices]))
-    steps = [_find_strides(*place, [var for var, _ in long]) for place in places]
+    places.append(
+        (store.buffer, [replace_variables(index, single_values) for index in store.indices])
+    )
+    steps = [_find_strides(*place, [var for var, _ in loop_axes]) for place in places]
     if not all(steps):
         return None
     *strides, offsets = zip(*steps, strict=True)
-    axes = [Axis(extent, *steps_of) for (_, extent), steps_of in zip(long, strides, strict=True)]
+    axes = [
+        Axis(extent, *steps_of) for (_, extent), steps_of in zip(loop_axes, strides, strict=True)
+    ]
     operands = [place[0] for place in places]
     # c = a @ b did not fit; try the operands the other way round.
     return _match_operand_order(axes, operands, offsets) or _match_operand_order(
@@ -117,7 +125,7 @@ def _match_operand_order(
         return None
     by_c: Callable[[Axis], int] = lambda axis: -axis.c  # noqa: E731 - a key
     sums = sorted((axis for axis in axes if not axis.c), key=lambda axis: -axis.a)
-    both = [axis for axis in axes if axis.c and axis.a and axis.b]
+    batch_axes = [axis for axis in axes if axis.c and axis.a and axis.b]
     row, rows = _merge_axes(sorted((x for x in axes if x.c and not x.b), key=by_c), "ac")
     column, columns = _merge_axes(sorted((x for x in axes if x.c and not x.a), key=by_c), "bc")
     term, terms = _merge_axes(sums, "ab")
@@ -129,7 +137,7 @@ def _match_operand_order(
     c = _match_matrix(buffers[2], offsets[2], (m, row.c), (n, column.c))
     if a is None or b is None or c is None or c.transposed:
         return None
-    return Gemm(m, n, k, a, b, c, row, column, (*both, *rows, *columns))
+    return Gemm(m, n, k, a, b, c, row, column, (*batch_axes, *rows, *columns))
 
 
 def _merge_axes(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
@@ -152,13 +160,13 @@ def _match_matrix(
     columns: tuple[int, int],
 ) -> Matrix | None:
     """Return the matrix with these extents and steps, or None if no side is contiguous."""
-    (height, down), (width, right) = rows, columns
-    if width == 1 or right == 1:
-        lead = down if height > 1 else width
+    (height, row_step), (width, column_step) = rows, columns
+    if width == 1 or column_step == 1:
+        lead = row_step if height > 1 else width
         if lead >= width:
             return Matrix(buffer, offset, transposed=False, lead=lead)
-    if height == 1 or down == 1:
-        lead = right if width > 1 else height
+    if height == 1 or row_step == 1:
+        lead = column_step if width > 1 else height
         if lead >= height:
             return Matrix(buffer, offset, transposed=True, lead=lead)
     return None

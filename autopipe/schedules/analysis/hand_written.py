@@ -78,20 +78,20 @@ def describe_nest(loop: For) -> HandNest | None:
     """Return what is known of an outermost loop, or None if its length is not."""
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm) or int(loop.min):
         return None
-    known = Analyzer()
+    analyzer = Analyzer()
     loops = find_nodes(loop, For)
-    for one in loops:
-        known.bind(one.loop_var, tvm.ir.Range.from_min_extent(one.min, one.extent))
+    for inner in loops:
+        analyzer.bind(inner.loop_var, tvm.ir.Range.from_min_extent(inner.min, inner.extent))
     stores = find_nodes(loop, BufferStore)
     plain = _is_plain(loop.body)
     parallel = loop.kind == ForKind.PARALLEL
     return HandNest(
         loop=loop, extent=int(loop.extent), work=_estimate_work(loop),
-        independent=parallel or (plain and _is_partitioned(loop, stores, known)),
+        independent=parallel or (plain and _is_partitioned(loop, stores, analyzer)),
         carried=plain and any(_is_loop_carried(one) for one in loops if not one.same_as(loop)),
         beside=plain
         and all(
-            _find_step_stride(a, loop.loop_var, known) in {0, 1} for a in _list_accesses(stores)
+            _find_step_stride(a, loop.loop_var, analyzer) in {0, 1} for a in _list_accesses(stores)
         ),
         bits=max((element_bits(store.buffer.dtype) for store in stores), default=8),
     )  # fmt: skip
@@ -102,8 +102,8 @@ def _is_plain(body: Stmt) -> bool:
     if isinstance(body, SeqStmt):
         return all(map(_is_plain, body.seq))
     if isinstance(body, For):
-        known = isinstance(body.extent, IntImm) and isinstance(body.min, IntImm)
-        return known and int(body.min) == 0 and _is_plain(body.body)
+        is_constant = isinstance(body.extent, IntImm) and isinstance(body.min, IntImm)
+        return is_constant and int(body.min) == 0 and _is_plain(body.body)
     return isinstance(body, BufferStore)
 
 
@@ -111,8 +111,10 @@ def _estimate_work(statement: tvm.tirx.Stmt) -> int:
     if isinstance(statement, SeqStmt):
         return sum(map(_estimate_work, statement.seq))
     if isinstance(statement, For):
-        known = isinstance(statement.extent, IntImm)
-        return (int(statement.extent) if known else UNKNOWN_STEPS) * _estimate_work(statement.body)
+        is_constant = isinstance(statement.extent, IntImm)
+        return (int(statement.extent) if is_constant else UNKNOWN_STEPS) * _estimate_work(
+            statement.body
+        )
     if isinstance(statement, While):
         return UNKNOWN_STEPS * _estimate_work(statement.body)
     if isinstance(statement, BufferStore):
@@ -126,33 +128,33 @@ Access = tuple[Any, Sequence[Any]]
 
 
 def _list_accesses(stores: Sequence[BufferStore]) -> list[Access]:
-    found: list[Access] = []
+    accesses: list[Access] = []
     for store in stores:
-        found.append((store.buffer, store.indices))
+        accesses.append((store.buffer, store.indices))
         for part in (store.value, *store.indices):
-            found += [(load.source, load.indices) for load in loads_of(part)]
-    return found
+            accesses += [(load.source, load.indices) for load in loads_of(part)]
+    return accesses
 
 
-def _is_partitioned(loop: For, stores: Sequence[BufferStore], known: Analyzer) -> bool:
+def _is_partitioned(loop: For, stores: Sequence[BufferStore], analyzer: Analyzer) -> bool:
     """Tell whether each step has a part of every tensor that is written to itself."""
     accesses = _list_accesses(stores)
     return all(
         _has_its_own(
-            [at for buffer, at in accesses if buffer.same_as(store.buffer)], store, loop, known
+            [at for buffer, at in accesses if buffer.same_as(store.buffer)], store, loop, analyzer
         )
         for store in stores
     )
 
 
 def _has_its_own(
-    places: Sequence[Sequence[Any]], store: BufferStore, loop: For, known: Analyzer
+    places: Sequence[Sequence[Any]], store: BufferStore, loop: For, analyzer: Analyzer
 ) -> bool:
     """Tell whether some index, or the place in memory, is the step's number in all accesses."""
     choices = [[at[axis] for at in places] for axis in range(len(store.indices))]
     choices.append([_flatten_index(store.buffer, at) for at in places])
     for indices in choices:
-        offsets = [known.simplify(index - loop.loop_var) for index in indices]
+        offsets = [analyzer.simplify(index - loop.loop_var) for index in indices]
         if all(isinstance(o, IntImm) and int(o) == int(offsets[0]) for o in offsets):
             return True
     return False
@@ -165,14 +167,14 @@ def _is_loop_carried(loop: For) -> bool:
     return any(load.source.same_as(store.buffer) for load in loads for store in stores)
 
 
-def _find_step_stride(access: Access, variable: tvm.ir.Var, known: Analyzer) -> int | None:
+def _find_step_stride(access: Access, variable: tvm.ir.Var, analyzer: Analyzer) -> int | None:
     """Return how far apart in memory neighbouring steps are; None if that is not constant."""
-    flat = known.simplify(_flatten_index(*access))
+    flat = analyzer.simplify(_flatten_index(*access))
     parts = find_nodes(flat, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
     if any(count_occurrences(part, variable) for part in parts):
         return None
-    apart = known.simplify(replace_variables(flat, [(variable, variable + 1)]) - flat)
-    return int(apart) if isinstance(apart, IntImm) else None
+    stride = analyzer.simplify(replace_variables(flat, [(variable, variable + 1)]) - flat)
+    return int(stride) if isinstance(stride, IntImm) else None
 
 
 def _flatten_index(buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr | int:

@@ -32,22 +32,25 @@ _VALUES: Final = (0, 1, 2)
 
 def find_join(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
     """Return how results are joined, or None where the steps do not tell; `sums` count steps."""
-    taken = [_find_element(reducer, i) for i in range(len(reducer.values))]
-    elements = [element for element in taken if element is not None]
-    if len(elements) < len(taken):
+    candidates = [_find_element(reducer, i) for i in range(len(reducer.values))]
+    elements = [element for element in candidates if element is not None]
+    if len(elements) < len(candidates):
         return None
-    others = [tirx.Var(f"other{i}", e.ty) for i, e in enumerate(elements)]
-    forms = [_replace_elements(value, elements, others) for value in reducer.values]
+    variables = [tirx.Var(f"other{i}", e.ty) for i, e in enumerate(elements)]
+    forms = [_replace_elements(value, elements, variables) for value in reducer.values]
     if any(_has_other_reads(form, reducer, sums) for form in forms):
         return None
 
-    def join(now: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
+    def join(left: Sequence[Expr], right: Sequence[Expr]) -> list[Expr]:
         def place(load: TensorLoad) -> Expr:
             at = reducer.place(load)
-            return load if at is None else now[at]
+            return load if at is None else left[at]
 
         def value(var: tirx.Var) -> Expr:
-            return next((o for v, o in zip(others, other, strict=True) if v.same_as(var)), var)
+            return next(
+                (o for v, o in zip(variables, right, strict=True) if v.same_as(var)),
+                var,
+            )
 
         return [
             tvm_ffi.structural_map(
@@ -71,28 +74,28 @@ def _find_element(reducer: Reducer, position: int) -> Expr | None:
         sides = [value.a, value.b]
     else:
         return None
-    own = [_is_result(side, reducer, position) for side in sides]
-    other = sides[own.index(False)] if own.count(True) == 1 else None
-    if other is None or any(reducer.place(load) is not None for load in loads_of(other)):
+    is_own_result = [_is_result(side, reducer, position) for side in sides]
+    element = sides[is_own_result.index(False)] if is_own_result.count(True) == 1 else None
+    if element is None or any(reducer.place(load) is not None for load in loads_of(element)):
         return None
-    return other
+    return element
 
 
 def _is_result(side: Expr, reducer: Reducer, position: int) -> bool:
     return isinstance(side, TensorLoad) and reducer.place(side) == position
 
 
-def _replace_elements(value: Expr, elements: Sequence[Any], others: Sequence[tirx.Var]) -> Expr:
+def _replace_elements(value: Expr, elements: Sequence[Any], variables: Sequence[tirx.Var]) -> Expr:
     """Return a step with names in the place of the elements that it takes."""
-    pairs = zip(elements, others, strict=True)
-    for element, other in sorted(pairs, key=lambda pair: -len(str(pair[0]))):  # x[k] before k
-        kind, named = type(element), _make_replacer(element, other)
-        value = tvm_ffi.structural_map(value, (kind, named))
+    pairs = zip(elements, variables, strict=True)
+    for element, variable in sorted(pairs, key=lambda pair: -len(str(pair[0]))):  # x[k] before k
+        kind, replacer = type(element), _make_replacer(element, variable)
+        value = tvm_ffi.structural_map(value, (kind, replacer))
     return value
 
 
-def _make_replacer(element: tvm.ir.Expr, other: tirx.Var) -> Callable[[Any], Any]:
-    return lambda part: other if tvm_ffi.structural_equal(element, part) else part
+def _make_replacer(element: tvm.ir.Expr, variable: tirx.Var) -> Callable[[Any], Any]:
+    return lambda part: variable if tvm_ffi.structural_equal(element, part) else part
 
 
 def _has_other_reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
@@ -144,7 +147,7 @@ def _evaluate_constant(value: Expr) -> float:
         )
     if isinstance(value, tirx.Not):
         return not _evaluate_constant(value.a)
-    told = _TOLD.get(type(value))
-    if told is None:
+    operation = _TOLD.get(type(value))
+    if operation is None:
         raise TypeError(f"{type(value).__name__} is no comparison")
-    return told(_evaluate_constant(value.a), _evaluate_constant(value.b))
+    return operation(_evaluate_constant(value.a), _evaluate_constant(value.b))

@@ -25,20 +25,20 @@ Rounded = Callable[[Expr, Analyzer], Expr]
 _COMPARISONS: Final = (LE, LT, GE, GT)
 
 
-def remove_known_conditions(part: tvm.ir.Node, known: Analyzer, rounded: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
+def remove_known_conditions(part: tvm.ir.Node, analyzer: Analyzer, floor: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
     """Return a statement without conditions that always hold by what is known of its axes."""
 
-    def compared(one: tvm.ir.Expr) -> Expr:
-        return IntImm("bool", 1) if _can_prove(one, known, rounded) else one
+    def compared(comparison: tvm.ir.Expr) -> Expr:
+        return IntImm("bool", 1) if _can_prove(comparison, analyzer, floor) else comparison
 
-    def both(one: And) -> Expr:
-        return one.b if _is_true(one.a) else one.a if _is_true(one.b) else one
+    def both(pair: And) -> Expr:
+        return pair.b if _is_true(pair.a) else pair.a if _is_true(pair.b) else pair
 
-    def chosen(one: Select) -> Expr:
-        return one.true_value if _is_true(one.condition) else one
+    def chosen(select: Select) -> Expr:
+        return select.true_value if _is_true(select.condition) else select
 
-    def called(one: Call) -> Expr:
-        return one.args[1] if is_branch(one) and _is_true(one.args[0]) else one
+    def called(call: Call) -> Expr:
+        return call.args[1] if is_branch(call) and _is_true(call.args[0]) else call
 
     changes = (*((kind, compared) for kind in _COMPARISONS), (And, both), (Select, chosen))
     for change in (*changes, (Call, called)):
@@ -46,26 +46,34 @@ def remove_known_conditions(part: tvm.ir.Node, known: Analyzer, rounded: Rounded
     return part
 
 
-def _can_prove(one: Any, known: Analyzer, rounded: Rounded) -> bool:  # noqa: ANN401 - a comparison
+def _can_prove(comparison: Any, analyzer: Analyzer, floor: Rounded) -> bool:  # noqa: ANN401 - a comparison
     """Tell whether a comparison of integers holds, for each value of what it chooses from."""
-    if "int" not in str(one.a.ty.dtype):
+    if "int" not in str(comparison.a.ty.dtype):
         return False
-    for at, side in enumerate((one.a, one.b)):
+    for at, side in enumerate((comparison.a, comparison.b)):
         if isinstance(side, Select):
-            asked = ((side.condition, side.true_value), (Not(side.condition), side.false_value))
-            return all(_can_prove_if(*each, one, at, (known, rounded)) for each in asked)
-    return bool(known.can_prove(type(one)(rounded(one.a, known), rounded(one.b, known))))
+            cases = ((side.condition, side.true_value), (Not(side.condition), side.false_value))
+            return all(_can_prove_if(*each, comparison, at, (analyzer, floor)) for each in cases)
+    return bool(
+        analyzer.can_prove(
+            type(comparison)(floor(comparison.a, analyzer), floor(comparison.b, analyzer))
+        )
+    )
 
 
 def _can_prove_if(
-    condition: Expr, value: Expr, one: Any, at: int, by: tuple[Analyzer, Rounded]  # noqa: ANN401 - likewise
+    condition: Expr, value: Expr, comparison: Any, at: int, prover: tuple[Analyzer, Rounded]  # noqa: ANN401 - likewise
 ) -> bool:  # fmt: skip
-    known, rounded = by
-    sides = [one.a, one.b]
+    analyzer, floor = prover
+    sides = [comparison.a, comparison.b]
     sides[at] = value
-    with known.constraint_scope(condition):
-        return _can_prove(type(one)(*sides), known, rounded)
+    with analyzer.constraint_scope(condition):
+        return _can_prove(type(comparison)(*sides), analyzer, floor)
 
 
-def _is_true(one: Expr) -> bool:
-    return isinstance(one, IntImm) and str(one.ty.dtype) == "bool" and bool(one.value)
+def _is_true(condition: Expr) -> bool:
+    return (
+        isinstance(condition, IntImm)
+        and str(condition.ty.dtype) == "bool"
+        and bool(condition.value)
+    )

@@ -131,13 +131,13 @@ def inline_into_last(sch: Schedule) -> SBlockRV:
     y[c // 16, h, c % 16] = x[c, h] becomes y[a, h, b] = x[16 * a + b, h].
     """
     *before, last = sch.get_child_blocks(sch.get_sblock("root"))
-    for block in before:
-        sch.compute_inline(block)
+    for producer in before:
+        sch.compute_inline(producer)
     simplify_block(sch, last)
-    written = sch.get(last)
-    indices = list(getattr(written.body, "indices", ()))
-    axes = [axis.var for axis in written.iter_vars]
-    if is_static(written) and axes and indices and not _is_identity(indices, axes):
+    last_block = sch.get(last)
+    indices = list(getattr(last_block.body, "indices", ()))
+    axes = [axis.var for axis in last_block.iter_vars]
+    if is_static(last_block) and axes and indices and not _is_identity(indices, axes):
         last = use_written_axes(sch, last)
         simplify_block(sch, last)
         if any(int(axis.dom.extent) == 1 for axis in sch.get(last).iter_vars):
@@ -152,9 +152,9 @@ def _name_single(sch: Schedule, rv: SBlockRV) -> None:
         index if int(axis.dom.extent) > 1 else axis.var
         for axis, index in zip(block.iter_vars, store.indices, strict=True)
     ]
-    written = store.buffer[tuple(slice(index, index + 1) for index in indices)]
+    region = store.buffer[tuple(slice(index, index + 1) for index in indices)]
     body = tvm.tirx.BufferStore(store.buffer, store.value, indices)
-    replace_block(sch, rv, body, [written])
+    replace_block(sch, rv, body, [region])
 
 
 def match_movement(sch: Schedule) -> Movement | None:
@@ -184,10 +184,10 @@ def match_block_movement(block: SBlock) -> Movement | None:
     reads = [_to_axis_pieces(total, axes) for total in totals]
     pairs = zip(loads, reads, strict=True)
     shares = [(load, _estimate_new_elements(load, read, block)) for load, read in pairs]
-    used = _find_used_axes(nodes_of(value, within_loads=False), axes)
+    used_axes = _find_used_axes(nodes_of(value, within_loads=False), axes)
     boundaries = find_boundaries(value, block)
     parts = divide_axis(boundaries[len(axes) - 1], extents[-1])
-    indexed = len(axes) - 1 in used and not parts
+    indexed = len(axes) - 1 in used_axes and not parts
     chooses = any(_is_choice(node, axes[-1]) for node in nodes_of(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
     return Movement(
@@ -199,14 +199,14 @@ def match_block_movement(block: SBlock) -> Movement | None:
         tail=_count_fused_axes(
             extents,
             reads,
-            used.union(*(_find_used_axes(nodes_of(total.base), axes) for total in totals)),
+            used_axes.union(*(_find_used_axes(nodes_of(total.base), axes) for total in totals)),
         ),
         mixed=dtypes[0] == "bool"
         or element_bits(dtypes[0]) < _WIDE == max(map(element_bits, dtypes))
         or (indexed and not chooses),
         indexed=indexed,
         copies=isinstance(value, TensorLoad),
-        elsewhere=bool(used - {len(axes) - 1}),
+        elsewhere=bool(used_axes - {len(axes) - 1}),
         chooses=chooses,
         looks_up=has_indirect_choice(block),
         both=chooses and not parts and can_read_both(block),
@@ -233,9 +233,9 @@ def _estimate_new_elements(
     piece = find_innermost(read, tuple(int(axis.dom.extent) for axis in block.iter_vars))
     if piece.stride:
         return float(abs(piece.stride) == 1)
-    divided = piece.extent < int(block.iter_vars[-1].dom.extent)
+    is_split = piece.extent < int(block.iter_vars[-1].dom.extent)
     is_shift = piece.extent & (piece.extent - 1) == 0  # else LLVM makes no vectors
-    return 1 / piece.extent if is_shift or not divided else 0.0
+    return 1 / piece.extent if is_shift or not is_split else 0.0
 
 
 def _is_choice(node: tvm.ir.Node, last: tvm.ir.Var) -> bool:
@@ -278,12 +278,12 @@ def _find_used_axes(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
 
 
 def _count_fused_axes(
-    extents: tuple[int, ...], reads: list[tuple[AxisPiece, ...] | None], used: set[int]
+    extents: tuple[int, ...], reads: list[tuple[AxisPiece, ...] | None], used_axes: set[int]
 ) -> int:
     """Return how many of the last axes every read moves through as if they were one axis."""
     wide = [axis for axis, extent in enumerate(extents) if extent > 1]
     first = wide.pop() if wide else 0
-    while wide and not used & {first, wide[-1]}:
+    while wide and not used_axes & {first, wide[-1]}:
         if not all(
             read is not None and _can_fuse_axes(read, wide[-1], first, extents) for read in reads
         ):
@@ -301,10 +301,10 @@ def _can_fuse_axes(
         return True
     if any(len(pieces) != 1 for pieces in steps):
         return False
-    (before,), (here,) = steps
-    whole = (before.extent, here.extent) == (extents[outer], extents[inner])
-    return whole and before.stride == here.stride * here.extent
+    (outer_piece,), (inner_piece,) = steps
+    covers_axes = (outer_piece.extent, inner_piece.extent) == (extents[outer], extents[inner])
+    return covers_axes and outer_piece.stride == inner_piece.stride * inner_piece.extent
 
 
-def _is_same(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
-    return isinstance(one, tvm.runtime.Object) and one.same_as(other)
+def _is_same(expression: tvm.ir.Expr, reference: tvm.ir.Expr) -> bool:
+    return isinstance(expression, tvm.runtime.Object) and expression.same_as(reference)

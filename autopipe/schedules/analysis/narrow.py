@@ -82,8 +82,10 @@ class _Rewriting:
             sides = value.a, value.b
         else:
             raise _TooWideError
-        own = [isinstance(side, TensorLoad) and side.source.same_as(result) for side in sides]
-        if own.count(True) != 1:
+        is_own_result = [
+            isinstance(side, TensorLoad) and side.source.same_as(result) for side in sides
+        ]
+        if is_own_result.count(True) != 1:
             raise _TooWideError
         return self.of(value)
 
@@ -102,9 +104,9 @@ class _Rewriting:
         return self._rewrite_number(value) if kind == _WIDE else self._rewrite_other(value)
 
     def _rewrite_load(self, load: TensorLoad) -> Expr:
-        own = [buffer for result, buffer in self._pairs if load.source.same_as(result)]
-        if own:
-            return own[0][tuple(load.indices)]
+        narrow_buffers = [buffer for result, buffer in self._pairs if load.source.same_as(result)]
+        if narrow_buffers:
+            return narrow_buffers[0][tuple(load.indices)]
         if str(load.ty.dtype) == _WIDE:
             raise _TooWideError
         return load

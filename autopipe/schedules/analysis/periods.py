@@ -22,7 +22,7 @@ def find_period(value: Expr, axis: tvm.ir.Var) -> int:
     1 where nothing is divided, 0 where it is divided by what is no number.
     """
     divisors = find_nodes(value, *DIVISIONS)
-    found = [one.b for one in divisors if count_occurrences(one.a, axis)]
-    if any(not isinstance(one, tirx.IntImm) or int(one) <= 0 for one in found):
+    periods = [one.b for one in divisors if count_occurrences(one.a, axis)]
+    if any(not isinstance(one, tirx.IntImm) or int(one) <= 0 for one in periods):
         return 0
-    return math.lcm(*map(int, found))
+    return math.lcm(*map(int, periods))

@@ -77,9 +77,9 @@ class Product:
         reducer = Reducer.of(block) if extents and min(*extents, *terms, 1) > 0 else None
         if reducer is None:
             return None
-        spatial, reduced = axes_of(block)
+        spatial, reduction_axes = axes_of(block)
         ranges = [(axis.var, axis.dom) for axis in block.iter_vars]
-        steps = [(axis.var, axis.dom) for axis in reduced]
+        steps = [(axis.var, axis.dom) for axis in reduction_axes]
         reducer = reducer.evened(ranges).narrowed(ranges, steps)
         return cls(
             block=block,
@@ -87,7 +87,7 @@ class Product:
             loads=reducer.operands(),
             axes=[axis.var for axis in spatial],
             extents=extents,
-            sums=[axis.var for axis in reduced],
+            sums=[axis.var for axis in reduction_axes],
             terms=terms,
             lengths=extents,
             steps=terms,
@@ -101,24 +101,24 @@ class Product:
         None, too, if a size is not constant, unless `open_sizes` may be there.
         """
         extents, terms = extents_of(block), extents_of(block, spatial=False)
-        added = _find_added_product(block)
-        if added is None or not extents or 0 in (*extents, *terms):
+        product = _find_added_product(block)
+        if product is None or not extents or 0 in (*extents, *terms):
             return None
         if -1 in (*extents, *terms) and not open_sizes:
             return None
-        one = [
+        single_values = [
             (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1
         ]
-        known = bind_axes(block)  # what was reshaped is divided by extents, which falls away
-        term = known.simplify(replace_variables(added, one))
-        spatial, reduced = axes_of(block)
+        analyzer = bind_axes(block)  # what was reshaped is divided by extents, which falls away
+        term = analyzer.simplify(replace_variables(product, single_values))
+        spatial, reduction_axes = axes_of(block)
         return cls(
             block=block,
             term=term,
             loads=loads_of(term),
             axes=[axis.var for axis in spatial],
             extents=extents,
-            sums=[axis.var for axis in reduced],
+            sums=[axis.var for axis in reduction_axes],
             terms=terms,
             lengths=lengths_of(block),
             steps=lengths_of(block, spatial=False),
@@ -126,9 +126,9 @@ class Product:
 
     def is_load(self, load: TensorLoad, position: int) -> bool:
         """Tell whether a load is the one at a position."""
-        one = self.loads[position]
-        equal = self.reducer is not None and tvm_ffi.structural_equal(load, one)
-        return bool(load.same_as(one) or equal)
+        operand = self.loads[position]
+        is_equal = self.reducer is not None and tvm_ffi.structural_equal(load, operand)
+        return bool(load.same_as(operand) or is_equal)
 
     def guards(self, axis: int) -> bool:
         """Tell whether a spatial axis decides what operands are read at all."""
@@ -140,14 +140,14 @@ class Product:
         if self.reducer is None:
             return True
         uses = math.prod((*self.extents, *self.terms)) / math.prod(map(int, load.source.ty.shape))
-        known = bind_axes(self.block)
-        return uses >= _OFTEN and (not self.reducer.branches() or is_inside(load, known))
+        analyzer = bind_axes(self.block)
+        return uses >= _OFTEN and (not self.reducer.branches() or is_inside(load, analyzer))
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:
         """Return the positions of the spatial and of the summed axes that a load depends on."""
         spatial = [i for i, var in enumerate(self.axes) if count_occurrences(load, var)]
-        summed = [i for i, var in enumerate(self.sums) if count_occurrences(load, var)]
-        return spatial, summed
+        sums = [i for i, var in enumerate(self.sums) if count_occurrences(load, var)]
+        return spatial, sums
 
     def copies(self, load: TensorLoad) -> float:
         """Return how often, on average, an element of the buffer is read along the load's axes.
@@ -155,8 +155,8 @@ class Product:
         Example: 1 for x[i, k]; about 7 for the input x[h + r, w + s, k] of a 3x3 convolution of
         14 x 14 pixels: 14 * 14 * 9 reads of 16 * 16 padded pixels.
         """
-        spatial, summed = self.copied(load)
-        uses = math.prod([self.extents[i] for i in spatial] + [self.terms[i] for i in summed])
+        spatial, sums = self.copied(load)
+        uses = math.prod([self.extents[i] for i in spatial] + [self.terms[i] for i in sums])
         return uses / math.prod(map(int, load.source.ty.shape))
 
 
@@ -166,8 +166,8 @@ def _find_added_product(block: SBlock) -> tvm.ir.Expr | None:
     total = getattr(store, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.writes) != 1:
         return None
-    others = [side for side in (total.a, total.b) if not _is_load_of(side, store.buffer)]
-    return others[0] if len(others) == 1 and _is_product(others[0]) else None
+    addends = [side for side in (total.a, total.b) if not _is_load_of(side, store.buffer)]
+    return addends[0] if len(addends) == 1 and _is_product(addends[0]) else None
 
 
 def _is_load_of(expression: tvm.ir.Expr, buffer: tvm.ir.Var) -> bool:

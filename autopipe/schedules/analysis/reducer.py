@@ -58,19 +58,21 @@ class Reducer:
         stores, starts = _list_stores(block.body), _list_stores(block.init)
         if not stores or len(stores) != len(starts) or not _has_matching_starts(stores, starts):
             return None
-        known: list[tuple[Any, Expr]] = []
+        bound_values: list[tuple[Any, Expr]] = []
         for bind in getattr(block.body, "seq", ()):
             if isinstance(bind, Bind):
-                known.append((bind.var, replace_variables(bind.value, known)))
-        values = tuple(replace_variables(store.value, known) for store in stores)
-        found = cls(stores, tuple(start.value for start in starts), values)
-        if block.alloc_buffers or block.match_buffers or any(map(_is_varying, found.starts)):
+                bound_values.append((bind.var, replace_variables(bind.value, bound_values)))
+        values = tuple(replace_variables(store.value, bound_values) for store in stores)
+        reducer = cls(stores, tuple(start.value for start in starts), values)
+        if block.alloc_buffers or block.match_buffers or any(map(_is_varying, reducer.starts)):
             return None
-        own = [
-            load for value in values for load in loads_of(value) if found.place(load) is not None
+        result_loads = [
+            load for value in values for load in loads_of(value) if reducer.place(load) is not None
         ]
-        same = all(tvm_ffi.structural_equal(load.indices, stores[0].indices) for load in own)
-        return found if same and own else None
+        is_aligned = all(
+            tvm_ffi.structural_equal(load.indices, stores[0].indices) for load in result_loads
+        )
+        return reducer if is_aligned and result_loads else None
 
     def at(self, values: Values) -> "Reducer":
         """Return this with the values of some variables written out."""
@@ -80,8 +82,8 @@ class Reducer:
             )
             for store in self.stores
         ]
-        written = tuple(replace_variables(value, values) for value in self.values)
-        return Reducer(tuple(stores), self.starts, written)
+        step_values = tuple(replace_variables(value, values) for value in self.values)
+        return Reducer(tuple(stores), self.starts, step_values)
 
     def evened(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
         """Return this with a choice of values in place of each branch that nothing hangs on.
@@ -91,12 +93,12 @@ class Reducer:
 
         Example: the sum of x[k] over k where k <= i, whose reads are all inside of x.
         """
-        known = Analyzer()
+        analyzer = Analyzer()
         for var, values in ranges:
-            known.bind(var, values)
+            analyzer.bind(var, values)
 
         def chosen(call: Call) -> Expr:
-            if not is_branch(call) or not _can_speculate(call, known):
+            if not is_branch(call) or not _can_speculate(call, analyzer):
                 return call
             return tirx.Select(*call.args)
 
@@ -112,18 +114,18 @@ class Reducer:
         `ranges` are the values of variables, `steps` those of steps, which are taken in order.
         """
         positions = find_ascending(self.values, self.starts, self.place, steps)
-        found = self._narrow_to_int32(ranges)
+        reducer = self._narrow_to_int32(ranges)
         if not positions:
-            return found
-        return replace(found, ordered=remove_tie_breaks(found.values, positions, found.place))
+            return reducer
+        return replace(reducer, ordered=remove_tie_breaks(reducer.values, positions, reducer.place))
 
     def _narrow_to_int32(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
-        found = narrow_to_int32(
+        narrow_parts = narrow_to_int32(
             [store.buffer for store in self.stores], self.starts, self.values, ranges
         )
-        if found is None:
+        if narrow_parts is None:
             return self
-        buffers, starts, values = found
+        buffers, starts, values = narrow_parts
         stores = [
             BufferStore(buffer, value, store.indices)
             for buffer, value, store in zip(buffers, values, self.stores, strict=True)
@@ -137,27 +139,27 @@ class Reducer:
 
     def operands(self) -> list[TensorLoad]:
         """Return the loads of operands, each element once."""
-        found: list[TensorLoad] = []
+        operand_loads: list[TensorLoad] = []
         for load in (load for value in self.values for load in loads_of(value)):
-            if self.place(load) is None and not any(map(_make_load_matcher(load), found)):
-                found.append(load)
-        return found
+            if self.place(load) is None and not any(map(_make_load_matcher(load), operand_loads)):
+                operand_loads.append(load)
+        return operand_loads
 
     def branches(self) -> list[Expr]:
         """Return the conditions under which operands are read at all."""
         return [branch.args[0] for value in self.values for branch in branches_of(value)]
 
     def step(
-        self, now: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
+        self, results: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
     ) -> list[Expr]:
         """Return the results after a step; `now` are those before it, `read` gives operands.
 
         Steps of an output, or of a partial result of it, are taken in order.
         """
 
-        def load(one: TensorLoad) -> Expr:
-            place = self.place(one)
-            return read(one) if place is None else now[place]
+        def load(operand: TensorLoad) -> Expr:
+            place = self.place(operand)
+            return read(operand) if place is None else results[place]
 
         return [replace_variables(value, values, load) for value in self.ordered or self.values]
 
@@ -198,22 +200,24 @@ def _make_load_matcher(load: TensorLoad) -> Callable[[TensorLoad], bool]:
     return lambda other: other.same_as(load) or bool(tvm_ffi.structural_equal(other, load))
 
 
-def _can_speculate(call: Call, known: Analyzer) -> bool:
+def _can_speculate(call: Call, analyzer: Analyzer) -> bool:
     """Tell whether a branch can be evaluated in any case."""
     if has_variable_divisor(call):
         return False
-    return all(is_inside(load, known) for load in loads_of(call))
+    return all(is_inside(load, analyzer) for load in loads_of(call))
 
 
-def is_inside(load: TensorLoad, known: Analyzer) -> bool:
+def is_inside(load: TensorLoad, analyzer: Analyzer) -> bool:
     """Tell whether what is read is an element of its tensor."""
     return all(
-        known.can_prove(index >= 0) and known.can_prove(index < extent)
+        analyzer.can_prove(index >= 0) and analyzer.can_prove(index < extent)
         for index, extent in zip(load.indices, load.source.ty.shape, strict=True)
     )
 
 
 def has_variable_divisor(value: Expr) -> bool:
     """Tell whether integers are divided by what is no constant."""
-    found = find_nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-    return any("int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in found)
+    divisions = find_nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+    return any(
+        "int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in divisions
+    )

@@ -52,7 +52,7 @@ class Reduction:
     @classmethod
     def of(cls, block: SBlock) -> "Reduction | None":
         """Return what a block reduces to each output, or None if it does something else."""
-        spatial, reduced = ([axis.var for axis in axes] for axes in axes_of(block))
+        spatial, reduction_axes = ([axis.var for axis in axes] for axes in axes_of(block))
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         if min([*extents, *terms, 1]) < 1:
             return None
@@ -61,7 +61,7 @@ class Reduction:
             if reducer is None:
                 return None
             reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
-            return cls(block, reducer, spatial, extents, reduced, terms).in_rows()
+            return cls(block, reducer, spatial, extents, reduction_axes, terms).in_rows()
         return cls._read_nested(block, spatial, extents)
 
     @classmethod
@@ -75,19 +75,26 @@ class Reduction:
         inner = realize.block
         reducer = Reducer.of(inner)
         pairs = list(zip(inner.iter_vars, realize.iter_values, strict=True))
-        known: Values = [(axis.var, value) for axis, value in pairs if axis.iter_type == SPATIAL]
-        reduced = [(axis.var, value) for axis, value in pairs if axis.iter_type != SPATIAL]
-        ordered = [
-            value.same_as(loop.loop_var) for (_, value), loop in zip(reduced, loops, strict=False)
+        axis_values: Values = [
+            (axis.var, value) for axis, value in pairs if axis.iter_type == SPATIAL
         ]
-        if reducer is None or len(reduced) != len(loops) or not all(ordered):
+        step_values = [(axis.var, value) for axis, value in pairs if axis.iter_type != SPATIAL]
+        is_loop_variable = [
+            value.same_as(loop.loop_var)
+            for (_, value), loop in zip(step_values, loops, strict=False)
+        ]
+        if reducer is None or len(step_values) != len(loops) or not all(is_loop_variable):
             return None
-        if any(count_occurrences(value, loop.loop_var) for _, value in known for loop in loops):
+        if any(
+            count_occurrences(value, loop.loop_var) for _, value in axis_values for loop in loops
+        ):
             return None
         steps = tuple(extent_of(replace_variables(loop.extent, [])) for loop in loops)
         if any(count_occurrences(loop.extent, other.loop_var) for loop in loops for other in loops):
             return None
-        return cls(block, reducer.at(known), axes, extents, [var for var, _ in reduced], steps)
+        return cls(
+            block, reducer.at(axis_values), axes, extents, [var for var, _ in step_values], steps
+        )
 
     def in_rows(self) -> "Reduction":
         """Return this with the last steps as one loop where all operands lie so in memory.
@@ -138,8 +145,8 @@ class Reduction:
 def _find_stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
     """Return how far apart in memory neighbours are; None if that is not constant."""
     linear = tvm.sym.detect_linear_equation(flat_index(load), [variable])
-    known = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
-    return int(linear[0]) if known else None
+    is_constant = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
+    return int(linear[0]) if is_constant else None
 
 
 def _find_inner_block(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:

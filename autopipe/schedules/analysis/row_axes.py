@@ -31,13 +31,13 @@ StoredValue = tuple[Any, Any, Any]
 def list_stored_values(body: tvm.tirx.Stmt) -> list[StoredValue]:
     """Return what a statement stores, the values that it binds in their places."""
     statements = list(body.seq) if hasattr(body, "seq") else [body]
-    bound: list[tuple[Any, Expr]] = []
+    bound_values: list[tuple[Any, Expr]] = []
     stores = []
     for statement in statements:
         if isinstance(statement, Bind):
-            bound.append((statement.var, replace_variables(statement.value, bound)))
+            bound_values.append((statement.var, replace_variables(statement.value, bound_values)))
         else:
-            value = replace_variables(statement.value, bound)
+            value = replace_variables(statement.value, bound_values)
             stores.append((statement.buffer, value, statement.indices))
     return stores
 
@@ -52,8 +52,8 @@ def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
     for leading in (*range(1, len(axes) + 1), 0):
         rows = axes[:leading]
         if all(_is_of_rows(block, rows) for block in blocks):
-            own = (_is_row_local(block, blocks, rows) for block in blocks)
-            return leading if all(own) else None
+            is_local = (_is_row_local(block, blocks, rows) for block in blocks)
+            return leading if all(is_local) else None
     return None
 
 
@@ -79,12 +79,12 @@ def _is_of_rows(block: SBlock, rows: Sequence[Extent]) -> bool:
     """
     lengths = lengths_of(block)
     kinds = [axis.iter_type for axis in block.iter_vars]
-    ordered = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
-    others = lengths[len(rows) :]
+    spatial_first = kinds == sorted(kinds, key=lambda kind: kind != SPATIAL)
+    inner_lengths = lengths[len(rows) :]
     groups = [count_in_group(*pair) for pair in zip(lengths, rows, strict=False)]
-    single = is_spatial(block) or all(extent == 1 for extent in (*others, *groups))
+    single = is_spatial(block) or all(extent == 1 for extent in (*inner_lengths, *groups))
     return (
-        ordered
+        spatial_first
         and len(groups) == len(rows)
         and all(groups)
         and all(group == 1 for group in groups[:-1])
@@ -96,13 +96,13 @@ def _is_of_rows(block: SBlock, rows: Sequence[Extent]) -> bool:
 def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent]) -> bool:
     """Tell whether a block reads and writes its own row alone of what the blocks compute."""
     axes = [axis.var for axis in block.iter_vars][: len(rows)]
-    computed = [region.source for one in blocks for region in one.writes]
+    results = [region.source for one in blocks for region in one.writes]
     stores = [(buffer, indices) for buffer, _, indices in list_stored_values(block.body)]
     loads = [(load.source, load.indices) for load in loads_of(block.body)]
     return all(
         _is_own(index, axis, count_in_group(extent_of(size), row), count_in_group(length, row))
         for buffer, indices in (*stores, *loads)
-        if is_among(buffer, computed)
+        if is_among(buffer, results)
         for index, size, axis, length, row in zip(
             indices, buffer.ty.shape, axes, lengths_of(block), rows, strict=False
         )
@@ -110,15 +110,15 @@ def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent
     )
 
 
-def _is_own(index: Expr, axis: tvm.tirx.Var, stored: int, group: int) -> bool:
+def _is_own(index: Expr, axis: tvm.tirx.Var, row_elements: int, group: int) -> bool:
     """Tell whether an index is in the row of an axis, of which a row has `group` elements.
 
     Along the axis that is read, a row has as many, or it is the result of the whole row.
     """
-    if stored == group:
+    if row_elements == group:
         return bool(index.same_as(axis))
-    divided = isinstance(index, tvm.tirx.FloorDiv) and index.a.same_as(axis)
-    return stored == 1 and divided and extent_of(index.b) == group
+    is_group_index = isinstance(index, tvm.tirx.FloorDiv) and index.a.same_as(axis)
+    return row_elements == 1 and is_group_index and extent_of(index.b) == group
 
 
 def combines_terms(block: SBlock) -> bool:
@@ -139,7 +139,7 @@ def combines_terms(block: SBlock) -> bool:
 def _has_total_side(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
     """Tell whether one side of an operator is the total, and the other one hangs on none."""
     sides = (value.a, value.b)
-    own = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
-    if own not in ([True, False], [False, True]):
+    is_total = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
+    if is_total not in ([True, False], [False, True]):
         return False
-    return not any(is_among(load.source, totals) for load in loads_of(sides[own.index(False)]))
+    return not any(is_among(load.source, totals) for load in loads_of(sides[is_total.index(False)]))

@@ -40,22 +40,24 @@ def inline_cheap_blocks(sch: Schedule) -> None:
 def has_one_result(sch: Schedule) -> bool:
     """Tell whether the last block writes the only output of the function."""
     params = sch.mod["main"].params
-    written = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
-    leaves = [any(source.same_as(param) for param in params) for source in written]
+    results = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
+    leaves = [any(source.same_as(param) for param in params) for source in results]
     return leaves[-1:] == [True] and not any(leaves[:-1])
 
 
 def is_in_memory_order(block: SBlock) -> bool:
     """Tell whether a reduction reads some operand in the order of memory, one after the other."""
-    reduced = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
-    k = Var("k", reduced[0].var.ty)
+    reduction_axes = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
+    k = Var("k", reduction_axes[0].var.ty)
     extents = extents_of(block, spatial=False)
     analyzer = Analyzer()
     analyzer.bind(k, Range(const(0, k.ty), const(math.prod(extents), k.ty)))
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
-    values = [(a.var, index) for a, index in zip(reduced, unravel_index(extents, k), strict=True)]
-    start = [(axis.var, const(0, k.ty)) for axis in reduced]
+    values = [
+        (a.var, index) for a, index in zip(reduction_axes, unravel_index(extents, k), strict=True)
+    ]
+    start = [(axis.var, const(0, k.ty)) for axis in reduction_axes]
     for read in block.reads:
         flat = const(0, k.ty)
         for index, extent in zip(read.region, read.source.shape, strict=True):
@@ -80,18 +82,20 @@ def is_step(step: SBlock, reduction: SBlock) -> bool:
     if not is_spatial(step) or is_spatial(reduction):
         return False
     axes = [axis.var for axis in reduction.iter_vars]
-    made = [load for load in loads_of(reduction.body) if load.source.same_as(step.body.buffer)]
-    straight = all(
+    step_loads = [
+        load for load in loads_of(reduction.body) if load.source.same_as(step.body.buffer)
+    ]
+    is_aligned = all(
         len(load.indices) == len(axes) and all(map(Expr.same_as, load.indices, axes))
-        for load in made
+        for load in step_loads
     )
-    stored = [axis.var for axis in step.iter_vars]
+    step_axes = [axis.var for axis in step.iter_vars]
     return (
-        bool(made)
-        and straight
+        bool(step_loads)
+        and is_aligned
         and list(map(str, lengths_of(step)))
         == list(map(str, [*lengths_of(reduction), *lengths_of(reduction, spatial=False)]))
-        and all(map(Expr.same_as, step.body.indices, stored))
+        and all(map(Expr.same_as, step.body.indices, step_axes))
     )
 
 

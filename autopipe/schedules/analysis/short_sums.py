@@ -60,9 +60,9 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
     if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
         return None
     block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
-    before, beside = _split_producers(blocks[: sums[0]], block)
-    spatial, reduced = axes_of(block)
-    weights = _find_weights(block, spatial[-1].var, reduced[-1].var)
+    before, epilogue_inputs = _split_producers(blocks[: sums[0]], block)
+    spatial, reduction_axes = axes_of(block)
+    weights = _find_weights(block, spatial[-1].var, reduction_axes[-1].var)
     extents = extents_of(block)
     alike = all(extents_of(other) == extents for other in after[-1:])
     if weights is None or not alike or len(spatial) < _PLANE:
@@ -71,9 +71,9 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
     return ShortSum(
         name=block.name_hint,
         before=tuple(other.name_hint for other in before),
-        after=tuple(other.name_hint for other in (*beside, *after)),
+        after=tuple(other.name_hint for other in (*epilogue_inputs, *after)),
         extents=extents,
-        depth=int(reduced[-1].dom.extent),
+        depth=int(reduction_axes[-1].dom.extent),
         operands=(_list_dtypes(block)[1 - operand], _list_dtypes(block)[operand]),
         weights=operand,
         axes=axes,
@@ -89,16 +89,16 @@ def _split_producers(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBloc
     The latter are of the size of the result, such as what is made of a residual, and no sum reads
     them. They would go through memory.
     """
-    first, beside = list[SBlock](), list[SBlock]()
-    wanted = [read.source for read in sums.reads]
+    first, epilogue_inputs = list[SBlock](), list[SBlock]()
+    read_buffers = [read.source for read in sums.reads]
     for block in reversed(blocks):
-        feeds = any(block.writes[0].source.same_as(buffer) for buffer in wanted)
+        feeds = any(block.writes[0].source.same_as(buffer) for buffer in read_buffers)
         if feeds or extents_of(block) != extents_of(sums):
             first.insert(0, block)
-            wanted += [read.source for read in block.reads]
+            read_buffers += [read.source for read in block.reads]
         else:
-            beside.insert(0, block)
-    return first, beside
+            epilogue_inputs.insert(0, block)
+    return first, epilogue_inputs
 
 
 def _is_short_sum(block: SBlock) -> bool:

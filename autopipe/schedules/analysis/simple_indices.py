@@ -41,22 +41,24 @@ def to_simple_indices(block: SBlock) -> SBlock:
     """Return a block with simple indices; itself if nothing is divided in it."""
     if not _has_division(block.body):
         return block
-    known = bind_axes(block)
+    analyzer = bind_axes(block)
     starts = [axis.var for axis in block.iter_vars if has_zero_start(axis.dom)]
 
-    def index(one: Expr) -> Expr:
-        return protect_index(known.simplify(_floor_divisions(one, known)), starts, known)
+    def index(expression: Expr) -> Expr:
+        return protect_index(
+            analyzer.simplify(_floor_divisions(expression, analyzer)), starts, analyzer
+        )
 
-    def load(one: TensorLoad) -> Expr:
-        return one.source[tuple(map(index, one.indices))]
+    def load(old: TensorLoad) -> Expr:
+        return old.source[tuple(map(index, old.indices))]
 
-    def store(one: BufferStore) -> BufferStore:
-        return BufferStore(one.buffer, one.value, list(map(index, one.indices)))
+    def store(old: BufferStore) -> BufferStore:
+        return BufferStore(old.buffer, old.value, list(map(index, old.indices)))
 
     def of(part: Stmt) -> Stmt:
-        changed = remove_known_conditions(part, known, _floor_divisions)
-        changed = tvm_ffi.structural_map(changed, (TensorLoad, load))
-        return tvm_ffi.structural_map(changed, (BufferStore, store))
+        statement = remove_known_conditions(part, analyzer, _floor_divisions)
+        statement = tvm_ffi.structural_map(statement, (TensorLoad, load))
+        return tvm_ffi.structural_map(statement, (BufferStore, store))
 
     return SBlock(
         block.iter_vars, _map_regions(block.reads, index), _map_regions(block.writes, index),
@@ -72,10 +74,10 @@ def simplify_casts(block: SBlock) -> SBlock:
     + min(i * 2 + 2, 27) + 1 - i * 2` by as many columns. For i < 13 that is 9, and no vector of
     integers of 64 bits is made into floats.
     """
-    known = bind_axes(block)
+    analyzer = bind_axes(block)
 
-    def cast(one: Cast) -> Expr:
-        return known.simplify(one) if "int" in str(one.value.ty.dtype) else one
+    def cast(old: Cast) -> Expr:
+        return analyzer.simplify(old) if "int" in str(old.value.ty.dtype) else old
 
     value = tvm_ffi.structural_map(block.body.value, (Cast, cast))
     if value.same_as(block.body.value):
@@ -90,26 +92,30 @@ def simplify_casts(block: SBlock) -> SBlock:
 def _map_regions(
     regions: Sequence[TensorRegion], index: Callable[[Expr], Expr]
 ) -> list[TensorRegion]:
-    def simple(one: Range) -> Range:
-        return Range.from_min_extent(index(one.min), index(one.extent))
+    def simple(part: Range) -> Range:
+        return Range.from_min_extent(index(part.min), index(part.extent))
 
     return [BufferRegion(one.source, list(map(simple, one.region))) for one in regions]
 
 
-def _floor_divisions(index: Expr, known: Analyzer) -> Expr:
+def _floor_divisions(index: Expr, analyzer: Analyzer) -> Expr:
     """Return an index whose divisions of what is not negative round down."""
 
-    def other(kind: Any) -> Callable[[Any], Expr]:  # noqa: ANN401 - a class of TVM
-        def down(one: tvm.ir.Expr) -> Expr:
-            positive = isinstance(one.b, IntImm) and int(one.b) > 0
-            return kind(one.a, one.b) if positive and known.can_prove(one.a >= 0) else one
+    def other(floor_class: Any) -> Callable[[Any], Expr]:  # noqa: ANN401 - a class of TVM
+        def down(node: tvm.ir.Expr) -> Expr:
+            positive = isinstance(node.b, IntImm) and int(node.b) > 0
+            return (
+                floor_class(node.a, node.b)
+                if positive and analyzer.can_prove(node.a >= 0)
+                else node
+            )
 
         return down
 
-    changed = tvm_ffi.structural_map(index, (Div, other(FloorDiv)))
-    return tvm_ffi.structural_map(changed, (Mod, other(FloorMod)))
+    index_without_div = tvm_ffi.structural_map(index, (Div, other(FloorDiv)))
+    return tvm_ffi.structural_map(index_without_div, (Mod, other(FloorMod)))
 
 
 def _has_division(body: tvm.tirx.Stmt) -> bool:
-    found = find_nodes(body, FloorDiv, FloorMod, Div, Mod)
-    return any("int" in str(one.ty.dtype) for one in found)
+    divisions = find_nodes(body, FloorDiv, FloorMod, Div, Mod)
+    return any("int" in str(one.ty.dtype) for one in divisions)

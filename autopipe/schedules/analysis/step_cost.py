@@ -21,8 +21,8 @@ def find_longest_stride(reduction: Reduction) -> int | None:
     if not reduction.axes:
         return None
     strides = [find_axis_stride(load, reduction.axes[-1]) for load in reduction.loads]
-    known = [stride for stride in strides if stride is not None]
-    return max(known, default=0) if len(known) == len(strides) else None
+    constant_strides = [stride for stride in strides if stride is not None]
+    return max(constant_strides, default=0) if len(constant_strides) == len(strides) else None
 
 
 def _find_stride_along(reduction: Reduction, variable: tvm.ir.Var) -> int | None:

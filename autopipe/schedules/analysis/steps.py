@@ -46,10 +46,14 @@ class Steps:
             return None
         blocks = [_find_outermost_block(statement) for statement in root.body.seq]
         buffers = [*function.params, *root.alloc_buffers]
-        known = [_declare_accesses(block, buffers) for block in blocks if block is not None]
-        if len(known) != len(blocks) or not all(block.writes for block in known):
+        declared_blocks = [
+            _declare_accesses(block, buffers) for block in blocks if block is not None
+        ]
+        if len(declared_blocks) != len(blocks) or not all(
+            block.writes for block in declared_blocks
+        ):
             return None
-        return cls(function, tuple(root.body.seq), tuple(known))
+        return cls(function, tuple(root.body.seq), tuple(declared_blocks))
 
     def closed(self, start: int, end: int) -> bool:
         """Tell whether only what the last of these blocks computes is read by others.
@@ -65,8 +69,10 @@ class Steps:
             is_among(r.source, _list_buffers([one], "writes")) for one in inside for r in one.reads
         ):
             return False
-        seen = self._list_visible_buffers(start, end)
-        return not any(is_among(buffer, seen) for buffer in _list_buffers(inside[:-1], "writes"))
+        visible_buffers = self._list_visible_buffers(start, end)
+        return not any(
+            is_among(buffer, visible_buffers) for buffer in _list_buffers(inside[:-1], "writes")
+        )
 
     def part(self, start: int, end: int) -> tvm.IRModule:
         """Return a module with these blocks as `main`: its parameters are its inputs, then outputs.
@@ -75,11 +81,11 @@ class Steps:
         free layout.
         """
         inside = self.blocks[start:end]
-        read, written = _list_buffers(inside, "reads"), _list_buffers(inside, "writes")
-        seen = self._list_visible_buffers(start, end)
-        inputs = [buffer for buffer in read if not is_among(buffer, written)]
-        outputs = [buffer for buffer in written if is_among(buffer, seen)]
-        inner = [buffer for buffer in written if not is_among(buffer, seen)]
+        reads, writes = _list_buffers(inside, "reads"), _list_buffers(inside, "writes")
+        visible_buffers = self._list_visible_buffers(start, end)
+        inputs = [buffer for buffer in reads if not is_among(buffer, writes)]
+        outputs = [buffer for buffer in writes if is_among(buffer, visible_buffers)]
+        inner = [buffer for buffer in writes if not is_among(buffer, visible_buffers)]
         free = weights.list_weights(self.function)
         attributes = {
             "tirx.noalias": True,
@@ -92,22 +98,22 @@ class Steps:
 
     def _list_visible_buffers(self, start: int, end: int) -> list[Any]:
         """Return the buffers that the caller or the other blocks read, or may write as well."""
-        others = [*self.blocks[:start], *self.blocks[end:]]
+        other_blocks = [*self.blocks[:start], *self.blocks[end:]]
         return [
             *self.function.params,
-            *_list_buffers(others, "reads"),
-            *_list_buffers(others, "writes"),
+            *_list_buffers(other_blocks, "reads"),
+            *_list_buffers(other_blocks, "writes"),
         ]
 
     def join(self, parts: Sequence[tvm.IRModule]) -> SBlock:
         """Return the root block of the function with all its parts, scheduled, in order."""
         roots = [part["main"].body.block for part in parts]
         params = [param for part in parts for param in part["main"].params]
-        shared: list[Any] = []
+        intermediates: list[Any] = []
         for buffer in params:
-            if not is_among(buffer, [*self.function.params, *shared]):
-                shared.append(buffer)
-        buffers = [*shared, *(buffer for root in roots for buffer in root.alloc_buffers)]
+            if not is_among(buffer, [*self.function.params, *intermediates]):
+                intermediates.append(buffer)
+        buffers = [*intermediates, *(buffer for root in roots for buffer in root.alloc_buffers)]
         nests = [nest for root in roots for nest in _list_nests(root.body)]
         return _make_root_block([_forbid_in_place(nest) for nest in nests], buffers).block
 
@@ -159,13 +165,13 @@ def _declare_accesses(block: SBlock, buffers: Sequence[Any]) -> SBlock:
     """
     if block.reads or block.writes or block.iter_vars:
         return block
-    read = [load.source for load in loads_of(block.body)]
-    written = [store.buffer for store in find_nodes(block.body, tirx.BufferStore)]
+    loaded_buffers = [load.source for load in loads_of(block.body)]
+    stored_buffers = [store.buffer for store in find_nodes(block.body, tirx.BufferStore)]
     calls = find_nodes(block.body, Call)
-    handed = [call.args[0] for call in calls if getattr(call.op, "name", "") == _DATA]
+    call_buffers = [call.args[0] for call in calls if getattr(call.op, "name", "") == _DATA]
     reads, writes = (
-        [to_full_region(one) for one in buffers if is_among(one, [*some, *handed])]
-        for some in (read, written)
+        [to_full_region(one) for one in buffers if is_among(one, [*some, *call_buffers])]
+        for some in (loaded_buffers, stored_buffers)
     )
     return SBlock([], reads, writes, block.name_hint, block.body)
 

@@ -60,17 +60,27 @@ def find_strided_loops(block: SBlock) -> StridedLoops | None:
     """
     if not is_static(block):
         return _find_dynamic_loops(block)
-    found = match_block_movement(block)
-    if found is None or 0 in found.extents or found.parts or found.indexed or found.elsewhere:
+    movement = match_block_movement(block)
+    if (
+        movement is None
+        or 0 in movement.extents
+        or movement.parts
+        or movement.indexed
+        or movement.elsewhere
+    ):
         return None
-    if list(map(int, block.writes[0].source.shape)) != list(found.extents):
+    if list(map(int, block.writes[0].source.shape)) != list(movement.extents):
         return None
     loads = loads_of(block.body.value)
     offsets = [at for load in loads if (at := find_load_offset(load, block)) is not None]
     if not loads or len(offsets) < len(loads):
         return None
-    cut = _cut_axes(found.extents, [pieces for _, pieces in offsets])
-    return None if cut is None else _fuse_loops(cut, loads, [base for base, _ in offsets])
+    axis_parts = _cut_axes(movement.extents, [pieces for _, pieces in offsets])
+    return (
+        None
+        if axis_parts is None
+        else _fuse_loops(axis_parts, loads, [base for base, _ in offsets])
+    )
 
 
 def _find_dynamic_loops(block: SBlock) -> StridedLoops | None:
@@ -90,12 +100,12 @@ def _find_dynamic_loops(block: SBlock) -> StridedLoops | None:
         or any(count_occurrences(value, axis) for axis in axes)
     ):
         return None
-    cut = [
+    axis_parts = [
         (length, [strides[at] for _, strides in offsets])
         for at, length in enumerate(lengths)
         if length != 1
     ]
-    return _fuse_loops(cut, loads, [base for base, _ in offsets])
+    return _fuse_loops(axis_parts, loads, [base for base, _ in offsets])
 
 
 def _find_linear_strides(
@@ -116,18 +126,20 @@ def _cut_axes(
 
     Of each piece: its extent, and the stride of each read.
     """
-    found: list[tuple[Extent, list[Extent]]] = []
+    axis_parts: list[tuple[Extent, list[Extent]]] = []
     for axis, extent in enumerate(extents):
-        own = [[piece for piece in read if piece.axis == axis] for read in reads]
+        axis_pieces = [[piece for piece in read if piece.axis == axis] for read in reads]
         cuts = {1, extent}
-        for piece in (piece for pieces in own for piece in pieces):
+        for piece in (piece for pieces in axis_pieces for piece in pieces):
             cuts |= {piece.lower, piece.lower * piece.extent}
         ends = sorted(cuts)
         if any(after % before for before, after in pairwise(ends)):
             return None
         for lower, upper in reversed(list(pairwise(ends))):
-            found.append((upper // lower, [_compute_stride(p, lower, upper) for p in own]))
-    return found
+            axis_parts.append(
+                (upper // lower, [_compute_stride(p, lower, upper) for p in axis_pieces])
+            )
+    return axis_parts
 
 
 def _compute_stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
@@ -140,13 +152,13 @@ def _compute_stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
 
 
 def _fuse_loops(
-    cut: Sequence[tuple[Extent, list[Extent]]],
+    axis_parts: Sequence[tuple[Extent, list[Extent]]],
     loads: Sequence[TensorLoad],
     bases: Sequence[Extent],
 ) -> StridedLoops:
     """Make one loop of neighbours that all tensors move through evenly."""
     loops: list[tuple[Extent, list[Extent]]] = []
-    for extent, strides in reversed(cut):
+    for extent, strides in reversed(axis_parts):
         inner, steps = loops[-1] if loops else (1, [])
         if loops and all(map(_are_equal, [step * inner for step in steps], strides)):
             loops[-1] = (inner * extent, steps)
@@ -164,7 +176,7 @@ def _fuse_loops(
     )
 
 
-def _are_equal(one: Extent, other: Extent) -> bool:
-    if isinstance(one, int) and isinstance(other, int):
-        return one == other
-    return bool(Analyzer().can_prove_equal(one, other))
+def _are_equal(left: Extent, right: Extent) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    return bool(Analyzer().can_prove_equal(left, right))

@@ -57,12 +57,14 @@ def remove_tie_breaks(
 
     `positions` are the results that `find_ascending` found.
     """
-    here = [_find_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)]
+    step_positions = [
+        _find_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)
+    ]
 
-    def is_before(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
-        result = place(one) if isinstance(one, TensorLoad) else None
-        position = None if result is None else here[result]
-        return position is not None and bool(tvm_ffi.structural_equal(other, position))
+    def is_before(left: tvm.ir.Expr, right: tvm.ir.Expr) -> bool:
+        result = place(left) if isinstance(left, TensorLoad) else None
+        position = None if result is None else step_positions[result]
+        return position is not None and bool(tvm_ffi.structural_equal(right, position))
 
     def told(value: tvm.ir.Expr) -> bool | None:
         if is_before(value.a, value.b):
@@ -71,8 +73,8 @@ def remove_tie_breaks(
 
     def rewritten(value: tvm.ir.Expr) -> Expr | bool:
         if isinstance(value, (*_LOWER, *_HIGHER)):
-            known = told(value)
-            return value if known is None else known
+            outcome = told(value)
+            return value if outcome is None else outcome
         if isinstance(value, (tirx.And, tirx.Or)):
             return _combine_conditions(value, rewritten(value.a), rewritten(value.b))
         return value
@@ -88,30 +90,30 @@ def remove_tie_breaks(
     return tuple(map(chosen, values))
 
 
-def _combine_conditions(value: Expr, one: Any, other: Any) -> Expr | bool:  # noqa: ANN401 - some are known
+def _combine_conditions(value: Expr, left: Any, right: Any) -> Expr | bool:  # noqa: ANN401 - some are known
     """Return two conditions as one, where some are known."""
     absorbing = isinstance(value, tirx.Or)
-    for part, rest in ((one, other), (other, one)):
+    for part, opposite in ((left, right), (right, left)):
         if isinstance(part, bool):
-            return part if part is absorbing else rest
+            return part if part is absorbing else opposite
     if not absorbing:
-        return tirx.And(one, other)
+        return tirx.And(left, right)
     for strict, loose in _JOINED:
-        for part, rest in ((one, other), (other, one)):
+        for part, opposite in ((left, right), (right, left)):
             if (
                 isinstance(part, strict)
-                and isinstance(rest, tirx.EQ)
-                and _has_same_operands(part, rest)
+                and isinstance(opposite, tirx.EQ)
+                and _has_same_operands(part, opposite)
             ):
                 return loose(part.a, part.b)
-    return tirx.Or(one, other)
+    return tirx.Or(left, right)
 
 
-def _has_same_operands(one: tvm.ir.Expr, other: tvm.ir.Expr) -> bool:
+def _has_same_operands(first: tvm.ir.Expr, second: tvm.ir.Expr) -> bool:
     """Tell whether two comparisons are of the same two values."""
     equal = tvm_ffi.structural_equal
-    straight = equal(one.a, other.a) and equal(one.b, other.b)
-    return bool(straight or (equal(one.a, other.b) and equal(one.b, other.a)))
+    is_equal = equal(first.a, second.a) and equal(first.b, second.b)
+    return bool(is_equal or (equal(first.a, second.b) and equal(first.b, second.a)))
 
 
 def _find_other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | None:
@@ -119,18 +121,18 @@ def _find_other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | No
     if not isinstance(value, tirx.Select) or "int" not in str(value.ty.dtype):
         return None
     sides = value.true_value, value.false_value
-    own = [isinstance(side, TensorLoad) and place(side) == result for side in sides]
-    return sides[own.index(False)] if own.count(True) == 1 else None
+    is_result = [isinstance(side, TensorLoad) and place(side) == result for side in sides]
+    return sides[is_result.index(False)] if is_result.count(True) == 1 else None
 
 
-def _is_ascending(here: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
+def _is_ascending(position: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
     """Tell whether a position is higher at each step than at the one before, and at the start."""
-    here, steps = _widen_to_one_type(here, steps)
-    known = Analyzer()
-    for var, one in steps:
-        known.bind(var, one)
-    here = known.simplify(here)
-    factors = list(detect_linear_equation(here, [var for var, _ in steps]))[:-1]
+    position, steps = _widen_to_one_type(position, steps)
+    analyzer = Analyzer()
+    for var, step_range in steps:
+        analyzer.bind(var, step_range)
+    position = analyzer.simplify(position)
+    factors = list(detect_linear_equation(position, [var for var, _ in steps]))[:-1]
     if not factors or not all(isinstance(factor, tirx.IntImm) for factor in factors):
         return False
     most = 0
@@ -139,27 +141,29 @@ def _is_ascending(here: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> 
         if not isinstance(extent, int) or (extent > 1 and factor <= most):
             return False
         most += factor * (extent - 1)
-    return isinstance(start, tirx.IntImm) and known.const_int_bound(here).min_value > int(start)
+    return isinstance(start, tirx.IntImm) and analyzer.const_int_bound(position).min_value > int(
+        start
+    )
 
 
 def _widen_to_one_type(
-    here: Expr, steps: Sequence[tuple[Any, Any]]
+    position: Expr, steps: Sequence[tuple[Any, Any]]
 ) -> tuple[Expr, list[tuple[Any, Any]]]:
     """Return a position, and the steps that it is made of, with these as wide as it is.
 
     Example: cast(int64, k) of a k of 32 bits is a k of 64 bits.
     """
-    dtype = str(here.ty.dtype)
+    dtype = str(position.ty.dtype)
     wide = [(var, tirx.Var(var.name, dtype)) for var, _ in steps]
 
     def cast(value: tvm.ir.Expr) -> Expr:
-        same = (other for var, other in wide if var.same_as(value.value))
-        return next(same, value) if str(value.ty.dtype) == dtype else value
+        wide_variables = (other for var, other in wide if var.same_as(value.value))
+        return next(wide_variables, value) if str(value.ty.dtype) == dtype else value
 
-    here = tvm_ffi.structural_map(here, (tirx.Cast, cast))
+    position = tvm_ffi.structural_map(position, (tirx.Cast, cast))
     usual = [(var, other) for var, other in wide if str(var.ty.dtype) == dtype]
     ranges = [
         (other, Range(*(part.astype(dtype) for part in (one.min, one.min + one.extent))))
         for (_, other), (_, one) in zip(wide, steps, strict=True)
     ]
-    return replace_variables(here, usual), ranges
+    return replace_variables(position, usual), ranges

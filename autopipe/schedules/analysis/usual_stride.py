@@ -18,11 +18,11 @@ from autopipe.schedules.analysis.expressions import flat_index
 def choose_side(expr: Expr, *, first: bool) -> Expr:
     """Return an expression with the first, or the second, of two values wherever it chooses."""
 
-    def extreme(one: Min | Max) -> Expr:
-        return one.a if first else one.b
+    def extreme(node: Min | Max) -> Expr:
+        return node.a if first else node.b
 
-    def chosen(one: Select) -> Expr:
-        return one.true_value if first else one.false_value
+    def chosen(select: Select) -> Expr:
+        return select.true_value if first else select.false_value
 
     return tvm_ffi.structural_map(expr, [((Min, Max), extreme), (Select, chosen)])
 

@@ -160,17 +160,17 @@ def _match_operands(block: SBlock) -> tuple[Index, int | None] | None:
     data = [
         i for i, index in enumerate(reads) if _is_indexed_by(index, wide) and index[-1][last] == 1
     ]
-    others = [i for i in range(len(reads)) if i not in data]
-    if len(data) != 1 or len(others) > 1 or bool(others) != is_product(block):
+    weight_operands = [i for i in range(len(reads)) if i not in data]
+    if len(data) != 1 or len(weight_operands) > 1 or bool(weight_operands) != is_product(block):
         return None
     index = reads[data[0]]
-    if not others:
+    if not weight_operands:
         return index, None
-    if not reads[others[0]]:
+    if not reads[weight_operands[0]]:
         return None
-    axes = [axis for axis in wide if _is_indexed_by(reads[others[0]], [axis])]
+    axes = [axis for axis in wide if _is_indexed_by(reads[weight_operands[0]], [axis])]
     if last in axes:
-        return (index, others[0]) if axes == [last] else None
+        return (index, weight_operands[0]) if axes == [last] else None
     return (index, None) if axes else None  # the same weights for all is a product of matrices
 
 

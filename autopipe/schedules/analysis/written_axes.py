@@ -39,33 +39,33 @@ def use_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
     extents = [int(extent) for extent in old.body.buffer.shape]
     if math.prod(extents) != math.prod([int(axis.dom.extent) for axis in old.iter_vars]):
         raise ScheduleError(f"{old.name_hint} does not write each element once")
-    there = IndexMap([axis.var for axis in old.iter_vars], list(old.body.indices), None)
+    index_map = IndexMap([axis.var for axis in old.iter_vars], list(old.body.indices), None)
     try:
-        back = there.inverse([axis.dom for axis in old.iter_vars])
+        inverse_map = index_map.inverse([axis.dom for axis in old.iter_vars])
     except (RuntimeError, ValueError, TypeError) as error:
         raise ScheduleError(str(error)) from None
-    if not _is_inverse(back, there, extents):
+    if not _is_inverse(inverse_map, index_map, extents):
         raise ScheduleError(f"{old.name_hint} writes where TVM does not find back")
     with IRBuilder() as builder:
-        _write_loops(old, back, extents)
+        _write_loops(old, inverse_map, extents)
     rewrite_function(sch, builder.get(), [])
     return sch.get_sblock(old.name_hint)
 
 
-def _is_inverse(back: IndexMap, there: IndexMap, extents: list[int]) -> bool:
+def _is_inverse(inverse_map: IndexMap, index_map: IndexMap, extents: list[int]) -> bool:
     """Prove by substitution that a map leads back: TVM's is wrong for indices that wrap."""
-    known = Analyzer()
-    places = [tirx.Var(f"at{n}", var.ty) for n, var in enumerate(back.initial_indices)]
+    analyzer = Analyzer()
+    places = [tirx.Var(f"at{n}", var.ty) for n, var in enumerate(inverse_map.initial_indices)]
     for place, extent in zip(places, extents, strict=True):
-        known.bind(place, Range(0, extent))
-    again = there.map_indices(list(back.map_indices(places)))
-    return all(map(known.can_prove_equal, again, places))
+        analyzer.bind(place, Range(0, extent))
+    mapped_places = index_map.map_indices(list(inverse_map.map_indices(places)))
+    return all(map(analyzer.can_prove_equal, mapped_places, places))
 
 
-def _write_loops(old: SBlock, back: IndexMap, extents: list[int]) -> None:
+def _write_loops(old: SBlock, inverse_map: IndexMap, extents: list[int]) -> None:
     """Write the loops. An IRBuilder must be open."""
     dtype = str(old.iter_vars[-1].var.ty.dtype)
     with element_block(old.name_hint, [number_of(extent, dtype) for extent in extents]) as axes:
-        places: list[tvm.ir.Expr] = list(back.map_indices(axes))
+        places: list[tvm.ir.Expr] = list(inverse_map.map_indices(axes))
         values = list(zip([axis.var for axis in old.iter_vars], places, strict=True))
         store_element(old.body.buffer[tuple(axes)], replace_variables(old.body.value, values))

@@ -20,6 +20,6 @@ def load_implementations() -> tuple[Implementation, ...]:
 
     Raises SetupError if an extension is broken.
     """
-    own = {DIRECT, *(implementation.NAME for implementation in IMPLEMENTATIONS)}
-    registered = extensions.list_registered(extensions.IMPLEMENTATIONS, own)
-    return (*(extension.load() for extension in registered.values()), *IMPLEMENTATIONS)
+    built_in_names = {DIRECT, *(implementation.NAME for implementation in IMPLEMENTATIONS)}
+    extensions_by_name = extensions.list_registered(extensions.IMPLEMENTATIONS, built_in_names)
+    return (*(extension.load() for extension in extensions_by_name.values()), *IMPLEMENTATIONS)

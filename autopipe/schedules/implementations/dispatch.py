@@ -28,8 +28,10 @@ def can_take_op(library: Library, info: OpInfo, inputs: tuple[Tensor, ...]) -> b
 
     The other ops are left to generated code. `inputs` are the tensors that the function reads.
     """
-    taken = [op for op in info.ops if any(_is_match(p, op, info, inputs) for p in library.takes)]
-    return len(taken) == 1
+    matching_ops = [
+        op for op in info.ops if any(_is_match(p, op, info, inputs) for p in library.takes)
+    ]
+    return len(matching_ops) == 1
 
 
 def _is_available(library: Library, target: tvm.target.Target) -> bool:

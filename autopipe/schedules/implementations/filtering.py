@@ -138,13 +138,13 @@ def build_convolution(
     Of an NDHWC volume and a DHWIO kernel, the images of `tiling` are the slices of the result.
     """
     matrices, side = TRANSFORMS[tiling.size], tiling.size + KERNEL - 1
-    transformed = _transform_input(_build_patches(data, padding, tiling, slices), matrices)
+    transformed_input = _transform_input(_build_patches(data, padding, tiling, slices), matrices)
     weights = _transform_kernel(kernel, matrices)
     channel = te.reduce_axis((0, weights.shape[2]), "channel_in")
     sums = te.compute(
         (side, side, tiling.padded, kernel.shape[-1]),
         lambda i, j, p, c: te.sum(
-            transformed[i, j, p, channel] * weights[i, j, channel, c], axis=channel
+            transformed_input[i, j, p, channel] * weights[i, j, channel, c], axis=channel
         ),
         name="winograd_product",
     )
@@ -156,12 +156,12 @@ def _build_patches(
 ) -> te.Tensor:
     """Return the patch of the input of each tile; zero outside of the image."""
     *_, height, width, channels = data.shape
-    (top, left), (down, across) = padding, tiling.apart
+    (top, left), (row_step, column_step) = padding, tiling.apart
     side = tiling.size + KERNEL - 1
 
     def element(p: Any, i: Any, j: Any, c: Any) -> Any:  # noqa: ANN401 - indices
         image, row, column = tiling.origin(p)
-        y, x = row + i * down - top, column + j * across - left
+        y, x = row + i * row_step - top, column + j * column_step - left
         tests, before = [y >= 0, y < height, x >= 0, x < width], [image]
         if slices is not None:
             z = image % slices.results + c // channels * slices.apart - slices.front
@@ -248,8 +248,10 @@ def _select_value(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - e
 
     Once the loop over the index is unrolled, one value is left of it.
     """
-    *others, last = [tirx.const(v, "float32") if isinstance(v, (int, float)) else v for v in values]
-    for position, value in reversed(list(enumerate(others))):
+    *earlier_values, last = [
+        tirx.const(v, "float32") if isinstance(v, (int, float)) else v for v in values
+    ]
+    for position, value in reversed(list(enumerate(earlier_values))):
         last = tirx.Select(index == position, value, last)
     return last
 
@@ -263,12 +265,12 @@ def _sum_groups(row: Sequence[float], groups: Sequence[Sequence[int]], value: Va
     """
     total = None
     for group in groups:
-        used = [k for k in group if row[k]]
-        if not used:
+        columns = [k for k in group if row[k]]
+        if not columns:
             continue
-        first = min(used, key=lambda k: abs(row[k]))
-        used = [first, *(k for k in used if k != first)]
-        inner = _add_terms([(row[k] / row[first], value(k)) for k in used])
+        first = min(columns, key=lambda k: abs(row[k]))
+        columns = [first, *(k for k in columns if k != first)]
+        inner = _add_terms([(row[k] / row[first], value(k)) for k in columns])
         total = _add_terms([(row[first], inner)], total)
     return total
 

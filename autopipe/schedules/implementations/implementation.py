@@ -58,8 +58,8 @@ def build_implementation(
     """Return one implementation of a workload, or None if it has none of that name here."""
     if name == DIRECT:
         return workload
-    named = (candidate for candidate in list_allowed(conditions) if name == candidate.NAME)
-    return next((implementation.rewrite(workload) for implementation in named), None)
+    candidates = (candidate for candidate in list_allowed(conditions) if name == candidate.NAME)
+    return next((implementation.rewrite(workload) for implementation in candidates), None)
 
 
 def list_allowed(conditions: Conditions) -> Iterator[Implementation]:

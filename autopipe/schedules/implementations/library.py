@@ -61,12 +61,12 @@ class LibraryCall:
         if len(sums) != 1:
             return None
         copies = tuple(block.name_hint for block in blocks[: sums[0]] if is_copy(block))
-        for inlined in dict.fromkeys([copies, ()]):
+        for copy_names in dict.fromkeys([copies, ()]):
             trial = make_schedule(workload)
-            inline_blocks(trial, inlined)
-            called = self._replace_block(trial, blocks[sums[0]].name_hint)
-            if called is not None:
-                return called
+            inline_blocks(trial, copy_names)
+            module = self._replace_block(trial, blocks[sums[0]].name_hint)
+            if module is not None:
+                return module
         return None
 
     def _replace_block(self, sch: Schedule, name: str) -> tvm.IRModule | None:
@@ -86,10 +86,10 @@ class LibraryCall:
             return None
         function = sch.mod["main"]
         body = _replace_statement(function.body.block, sch.get(loops[0]), call)
-        called = function.with_body(body).with_attr(
+        function_with_call = function.with_body(body).with_attr(
             linking.ATTRIBUTE, linking.format_label(self.library)
         )
-        return tvm.IRModule({"main": called})
+        return tvm.IRModule({"main": function_with_call})
 
 
 def _list_input_tensors(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:

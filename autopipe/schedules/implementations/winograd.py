@@ -73,15 +73,15 @@ class Winograd:
 
     def _find_tiling(self, convolution: Convolution, workload: tvm.IRModule) -> Tiling | None:
         """Return how the output is cut into tiles; None if nothing is known of its open sizes."""
-        shape, apart = _to_image_shape(convolution), _read_dilation(convolution)
+        shape, dilation = _to_image_shape(convolution), _read_dilation(convolution)
         if all(isinstance(extent, int) for extent in shape):
-            return Tiling.of(shape, self.size, apart)
+            return Tiling.of(shape, self.size, dilation)
         instance = bind_likely_sizes(workload)
         likely = instance and _match_winograd(instance)
         if likely is None:
             return None
-        known = Tiling.of([int(n) for n in likely.result.shape], self.size, apart)
-        return Tiling.of(shape, self.size, apart, known)
+        specialized_tiling = Tiling.of([int(n) for n in likely.result.shape], self.size, dilation)
+        return Tiling.of(shape, self.size, dilation, specialized_tiling)
 
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
         """Return the estimated speed relative to `direct`, or 0 for other workloads.
@@ -97,12 +97,13 @@ class Winograd:
         inputs = math.prod((*taps, inputs))
         tiling = Tiling.of(shape, self.size, _read_dilation(convolution))
         filtering = Filtering((self.size + KERNEL - 1) ** 2, int(tiling.padded), inputs, outputs)
-        took = estimate_filtering(filtering, WINOGRAD.fill(filtering, hardware), hardware)
+        cycles = estimate_filtering(filtering, WINOGRAD.fill(filtering, hardware), hardware)
         lanes = hardware.lanes(8 * BYTES)
-        filled = -(-outputs // lanes) * lanes  # a direct convolution fills its last vector up
-        products = KERNEL**2 * inputs * filled * math.prod(extents[:3])
+        # a direct convolution pads its last vector
+        padded_outputs = -(-outputs // lanes) * lanes
+        products = KERNEL**2 * inputs * padded_outputs * math.prod(extents[:3])
         margin = _MARGIN * (_LARGE if self.size > WIDEST else 1)
-        return estimate_direct(products, KERNEL**2 * inputs * outputs, hardware) / took / margin
+        return estimate_direct(products, KERNEL**2 * inputs * outputs, hardware) / cycles / margin
 
 
 winograd2: Final = Winograd(2)
@@ -139,8 +140,8 @@ def _to_image_shape(convolution: Convolution) -> list[Extent]:
 
 def _read_dilation(convolution: Convolution) -> tuple[int, int]:
     """Return how many rows, and columns, neighbours in a tile are apart."""
-    *_, down, across = convolution.dilation
-    return down, across
+    *_, row_dilation, column_dilation = convolution.dilation
+    return row_dilation, column_dilation
 
 
 def _build_body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
@@ -175,12 +176,12 @@ def _build_output_loops(convolution: Convolution, tiles: tvm.ir.Var, tiling: Til
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
     axes = [tirx.Var(f"v_{loop.name}", dtype) for loop in loops]
     image, top, left = tiling.origin(axes[0])
-    down, across = tiling.apart
+    row_step, column_step = tiling.apart
     images = [image]
     if len(convolution.result.shape) > len(axes):  # of a volume
         slices = convolution.result.shape[1]
         images = [image // slices, image % slices]
-    place = [*images, top + axes[1] * down, left + axes[2] * across, axes[3]]
+    place = [*images, top + axes[1] * row_step, left + axes[2] * column_step, axes[3]]
     body, reads, writes = _rewrite_epilogue(convolution, tiles, axes, place)
     if overhangs := _list_bounds(convolution, tiling, axes[0], place):
         body = tirx.IfThenElse(tirx.all(*overhangs), body, None)
@@ -214,9 +215,11 @@ def _rewrite_epilogue(
     place: Sequence[Any],
 ) -> Sequence[Any]:
     """Return body, reads and writes of what follows: it reads a tile, and writes at `place`."""
-    after, one = convolution.after, axes[0].ty
+    after, index_type = convolution.after, axes[0].ty
     indices = dict(zip((axis.var for axis in after.iter_vars), place, strict=True))
-    element = [tvm.ir.Range.from_min_extent(axis, tirx.const(1, str(one.dtype))) for axis in axes]
+    element = [
+        tvm.ir.Range.from_min_extent(axis, tirx.const(1, str(index_type.dtype))) for axis in axes
+    ]
 
     def load(node: tvm.ir.TensorLoad) -> tvm.ir.Expr:
         return tirx.BufferLoad(tiles, axes) if node.source.same_as(convolution.result) else node

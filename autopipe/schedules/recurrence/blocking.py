@@ -125,8 +125,8 @@ def estimate_ns(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwarePa
     form = layer.form
     ways, steps = len(form.directions), list_phases(form, 0)
     costs = [_Cost(form, phase, knobs, hardware) for phase in steps]
-    multiplied = form.steps - form.resting
-    cycles = sum(multiplied * cost.products + form.steps * cost.functions for cost in costs)
+    matmul_steps = form.steps - form.resting
+    cycles = sum(matmul_steps * cost.products + form.steps * cost.functions for cost in costs)
     machine = hardware.machine
     work = to_ns(cycles, machine)
     if knobs.threads == APART:
@@ -157,8 +157,8 @@ class _Cost:
         """Cycles of what is made of the sums of all tiles."""
         rows = self._blocks * self.knobs.rows
         tile = rows * self._vectors * len(self.phase.gates) * _FUNCTION
-        added = rows * self._vectors * len(self.phase.gates) * self.form.hidden / 2
-        idle = max(0.0, self._products - added)
+        product_cycles = rows * self._vectors * len(self.phase.gates) * self.form.hidden / 2
+        idle = max(0.0, self._products - product_cycles)
         return self._tiles * tile - (self._tiles - 1) * min(tile, idle)
 
     @property

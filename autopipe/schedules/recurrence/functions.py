@@ -44,12 +44,12 @@ def _fuse_sigmoid_tanh(product: tirx.Mul) -> Expr:
 
 def _find_argument(value: Expr, name: str) -> Expr | None:
     """Return what a function is taken of, or None if the expression is none of its calls."""
-    bound: Expr | None = None
+    bound_value: Expr | None = None
     if isinstance(value, tirx.Let):
-        bound, value = value.value, value.body
+        bound_value, value = value.value, value.body
     if getattr(getattr(value, "op", None), "name", "") != name or str(value.ty) != SINGLE:
         return None
-    return value.args[0] if bound is None else bound
+    return value.args[0] if bound_value is None else bound_value
 
 
 def _expand_activation(call: Call) -> Expr:
@@ -83,8 +83,8 @@ def _expand_tanh(x: Expr, divisor: Expr | None = None) -> Expr:
 def _expand_one_plus_exp(x: Expr) -> Expr:
     """1 + e^-x: 2^n * e^r, n as the last bits of a large number."""
 
-    def scaled(shifted: Expr, y: Expr) -> Expr:
-        n = shifted - make_float32(arithmetic.ROUND)
+    def scaled(rounding_sum: Expr, y: Expr) -> Expr:
+        n = rounding_sum - make_float32(arithmetic.ROUND)
         fraction = build_let(
             n,
             lambda n: (
@@ -92,13 +92,13 @@ def _expand_one_plus_exp(x: Expr) -> Expr:
             ),
         )
         # the large number's own bits are gone when its last ones are the exponent
-        power = (tirx.reinterpret("int32", shifted) << _FRACTION_BITS) + _ONE_BITS
+        power = (tirx.reinterpret("int32", rounding_sum) << _FRACTION_BITS) + _ONE_BITS
         series = build_let(fraction, lambda r: evaluate_polynomial(r, _EXP))
         return make_float32(1.0) + series * tirx.reinterpret(SINGLE, power)
 
     def exp(y: Expr) -> Expr:
-        shifted = y * make_float32(1.4426950408889634) + make_float32(arithmetic.ROUND)
-        return build_let(shifted, lambda shifted: scaled(shifted, y))
+        rounding_sum = y * make_float32(1.4426950408889634) + make_float32(arithmetic.ROUND)
+        return build_let(rounding_sum, lambda shifted: scaled(shifted, y))
 
     low, high = _EXP_RANGE
     return build_let(_clamp_to_range(-x, low, high), exp)

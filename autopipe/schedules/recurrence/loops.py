@@ -37,7 +37,7 @@ _WAIT: Final = "pragma_parallel_barrier_when_finish"
 
 
 def build_layer_loops(
-    tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
+    tensors: Tensors, packed_gates: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
 ) -> tirx.Stmt:
     """Return the loops over all steps.
 
@@ -45,7 +45,7 @@ def build_layer_loops(
     """
     with IRBuilder() as builder:
         for fit in _write_size_branches(tensors, knobs):
-            _write_job_loop(tensors, packed, fit, fast=fast)
+            _write_job_loop(tensors, packed_gates, fit, fast=fast)
     return builder.get()
 
 
@@ -57,22 +57,22 @@ def _write_size_branches(tensors: Tensors, knobs: UnitBlocking) -> Iterator[Unit
     """
     form, batch = tensors.form, extent_of(tensors.batch)
     work = (form.hidden * form.columns, batch, extent_of(tensors.steps))
-    apart = not form.is_open or knobs.threads != APART or is_large_enough(work, STEP_PRODUCTS)
-    for pays in write_branches(apart):
-        known = knobs if pays else replace(knobs, threads=SERIAL)
-        rows = known.share(batch)
-        fits = isinstance(rows, int) or known.rows == 1 or rows >= known.rows
+    is_large = not form.is_open or knobs.threads != APART or is_large_enough(work, STEP_PRODUCTS)
+    for pays in write_branches(is_large):
+        branch_knobs = knobs if pays else replace(knobs, threads=SERIAL)
+        rows = branch_knobs.share(batch)
+        fits = isinstance(rows, int) or branch_knobs.rows == 1 or rows >= branch_knobs.rows
         for whole_tile in write_branches(fits):
-            yield known if whole_tile else replace(known, rows=1)
+            yield branch_knobs if whole_tile else replace(branch_knobs, rows=1)
 
 
 def _write_job_loop(
-    tensors: Tensors, packed: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
+    tensors: Tensors, packed_gates: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
 ) -> None:
     """Write the loop over directions and parts of the batch."""
     form, batch = tensors.form, extent_of(tensors.batch)
     read = [tensors[name] for name in form.inputs if name != "r"]
-    read += [] if form.idle else [packed[0].buffer]
+    read += [] if form.idle else [packed_gates[0].buffer]
     ways, rows = len(form.directions), knobs.share(batch)
     with _choose_job_loop(knobs, ways * knobs.parts) as job, T.sblock(BLOCK):
         T.reads(*map(to_full_region, read))
@@ -81,7 +81,7 @@ def _write_job_loop(
         with _write_direction_loop(knobs, job, ways) as way:
             for direction in range(ways):
                 place = Share(direction, find_block_start(job % knobs.parts, rows, batch), rows)
-                run = _WrittenPass(tensors, packed, knobs, place, states, fast)
+                run = _WrittenPass(tensors, packed_gates, knobs, place, states, fast)
                 if ways == 1:
                     run.write()
                 else:
@@ -139,12 +139,12 @@ class _WrittenPass(Pass):
             if form.rounded:
                 with self._run_on_one_thread():
                     self._quantize_state(step, turns[0])
-            written: set[str] = set()
+            written_states: set[str] = set()
             for copy in self.packed:
                 with self._write_tile_loop(step) as tile, make_loop(self._blocks) as block:
                     row = find_block_start(block, self.knobs.rows, self.place.rows)
-                    UnitTile(self, copy, step, turns, tile, row, frozenset(written)).write()
-                written.update(write.target for write in copy.phase.writes)
+                    UnitTile(self, copy, step, turns, tile, row, frozenset(written_states)).write()
+                written_states.update(write.target for write in copy.phase.writes)
         end = form.steps % 2 * size if form.steps else T.Bind(tensors.steps % 2 * size)
         with self._write_tile_loop() as tile:
             for name in form.states:

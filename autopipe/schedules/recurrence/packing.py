@@ -61,14 +61,14 @@ class PackedGates:
 
     def place(self, group: Expr, term: Expr, gate: Expr, lane: Expr) -> Expr:
         """Return where a weight is among those of a tile."""
-        start, joined = make_index(self.phase.gates[0] * self.terms * self.width), self.joined
-        row = (group * (self.terms // joined) + term // joined) * self.gates + gate
-        return start + (row * self.width + lane) * joined + term % joined
+        start, group_size = make_index(self.phase.gates[0] * self.terms * self.width), self.joined
+        row = (group * (self.terms // group_size) + term // group_size) * self.gates + gate
+        return start + (row * self.width + lane) * group_size + term % group_size
 
     def placed(self, gate: Expr, term: Expr, lane: Expr) -> Expr:
         """Return the same by the gate's place among all."""
-        own = gate - self.phase.gates[0]
-        return self.place(own // self.gates, term, own % self.gates, lane)
+        phase_gate = gate - self.phase.gates[0]
+        return self.place(phase_gate // self.gates, term, phase_gate % self.gates, lane)
 
 
 def pack_gates(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx.Stmt:
@@ -80,9 +80,9 @@ def pack_gates(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -
         way, tile, gate, term, lane = T.axis.remap("SSSSS", list(loops), dtype="int64")
         unit = find_block_start(tile, copies[0].width, form.hidden) + lane
         value = tensors["r"][way, term, gate * form.hidden + unit]
-        place, *later = [copy.placed(gate, term, lane) for copy in copies]
-        for copy, other in zip(copies[1:], later, strict=True):
-            place = tirx.Select(gate < copy.phase.gates[0], place, other)
+        place, *later_places = [copy.placed(gate, term, lane) for copy in copies]
+        for copy, later_place in zip(copies[1:], later_places, strict=True):
+            place = tirx.Select(gate < copy.phase.gates[0], place, later_place)
         T.reads(value)
         T.writes(buffer[way, tile, 0 : buffer.ty.shape[2]])
         if free:

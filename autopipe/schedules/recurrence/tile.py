@@ -89,17 +89,17 @@ class UnitTile:
             T.reads()
             T.writes()
             shape = (len(phase.gates), knobs.rows, knobs.width)
-            done = T.sblock_alloc_buffer(shape, self.run.tensors.form.dtype, scope="local")
+            gate_sums = T.sblock_alloc_buffer(shape, self.run.tensors.form.dtype, scope="local")
             for group in range(len(phase.gates) // self.copy.gates):
-                self._write_gate_sums(group, done)
-            written = set(self.written)
+                self._write_gate_sums(group, gate_sums)
+            written_states = set(self.written)
             for write in phase.writes:
                 with make_loop(knobs.rows) as row:
                     for lane in write_vector_loops(knobs.width):
-                        self._write_state(write, row, lane, done, frozenset(written))
-                written.add(write.target)
+                        self._write_state(write, row, lane, gate_sums, frozenset(written_states))
+                written_states.add(write.target)
 
-    def _write_gate_sums(self, group: int, done: tvm.ir.Var) -> None:
+    def _write_gate_sums(self, group: int, gate_sums: tvm.ir.Var) -> None:
         """Write the sums of some gates, in registers, and keep them."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
@@ -122,7 +122,7 @@ class UnitTile:
                     column = run.tensors.counts(run.place.direction, gate, scope.unit)
                     total = dequantize_products(total, heard, column)
                 place = [make_index(group * copy.gates + at), row, lane]
-                T.buffer_store(done, scope.start(copy.phase, gate) + total, place)
+                T.buffer_store(gate_sums, scope.start(copy.phase, gate) + total, place)
 
     def _prefetch_inputs(self, gates: Sequence[int]) -> None:
         """Have the input's part of some gates brought near while products are added.
@@ -177,16 +177,16 @@ class UnitTile:
         """Add some terms to the sums of a gate by an instruction, a vector at a time."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         dot = find_instruction(knobs.instruction, knobs.lanes, BYTES)
-        heard = tirx.Ramp(
+        state_index = tirx.Ramp(
             (self.row + row) * run.tensors.form.hidden + term, make_index(1), dot.group
         )
-        joined = tirx.reinterpret("int32", run.states[STATE_BYTES][heard])
+        state_bits = tirx.reinterpret("int32", run.states[STATE_BYTES][state_index])
         for first_lane in range(0, knobs.width, dot.lanes):
             lane = tirx.Ramp(make_index(first_lane), make_index(1), dot.lanes)
             start = copy.place(make_index(group), term, make_index(at), make_index(first_lane))
             place = tirx.Ramp(start, make_index(1), dot.lanes * dot.group)
             weights = copy.buffer[make_index(run.place.direction), self.tile, place]
-            value = dot.added(sums[row, make_index(at), lane], joined, weights)
+            value = dot.added(sums[row, make_index(at), lane], state_bits, weights)
             T.buffer_store(sums, value, [row, make_index(at), lane])
 
     def _write_state(
@@ -194,15 +194,16 @@ class UnitTile:
         write: Write,
         row: Expr,
         lane: Expr,
-        done: tvm.ir.Var,
-        written: frozenset[str],
+        gate_sums: tvm.ir.Var,
+        written_states: frozenset[str],
     ) -> None:
         """Write a state of a hidden unit, and the output, which is the hidden state."""
         run, tensors, target = self.run, self.run.tensors, self.run.states[write.target]
         totals = {
-            gate: done[make_index(at), row, lane] for at, gate in enumerate(self.copy.phase.gates)
+            gate: gate_sums[make_index(at), row, lane]
+            for at, gate in enumerate(self.copy.phase.gates)
         }
-        scope = self._build_unit(row, lane, totals, written)
+        scope = self._build_unit(row, lane, totals, written_states)
         value = self._bind_states(write.value(scope))
         place = self._compute_state_index(self.turns[1], row + self.row, scope.unit)
         if run.fast:
@@ -213,28 +214,29 @@ class UnitTile:
         T.buffer_store(target, value, [place])
         if write.target == "h":
             zero = tirx.const(0, tensors.form.dtype)
-            shown = tensors.held(self.step, scope.row, target[place], zero)
+            output = tensors.held(self.step, scope.row, target[place], zero)
             way = make_index(run.place.direction)
             at = tensors.place(run.place.direction, self.step, scope.row)
-            T.buffer_store(tensors["y"], shown, [at, way, scope.row, scope.unit])
+            T.buffer_store(tensors["y"], output, [at, way, scope.row, scope.unit])
 
     def _build_unit(
-        self, row: Expr, lane: Expr, totals: Mapping[int, Expr], written: frozenset[str]
+        self, row: Expr, lane: Expr, totals: Mapping[int, Expr], written_states: frozenset[str]
     ) -> Unit:
         run = self.run
         unit = find_block_start(self.tile, run.knobs.width, run.tensors.form.hidden) + lane
         names = [name for name in run.states if name not in _ROUNDED]
         states = {
-            name: self._make_state_reader(name, written)(self.row + row, unit) for name in names
+            name: self._make_state_reader(name, written_states)(self.row + row, unit)
+            for name in names
         }
         at = run.place.first + self.row + row
         return Unit(run.tensors, run.place.direction, self.step, at, unit, totals, states)
 
     def _make_state_reader(
-        self, name: str, written: frozenset[str]
+        self, name: str, written_states: frozenset[str]
     ) -> Callable[[Expr, Expr], Expr]:
         """Return a state, as this step has written it or as the one before has left it."""
-        turn = self.turns[name in written]
+        turn = self.turns[name in written_states]
         return lambda row, unit: self.run.states[name][self._compute_state_index(turn, row, unit)]
 
     def _bind_states(self, value: Expr) -> Expr:
