@@ -1,1 +1,1 @@
-"""Where schedules come from: engines and the policy that chooses among them."""
+"""Schedules of kernels: engines, templates, and the policy that selects among them."""

@@ -1,7 +1,7 @@
-"""Has both sides of a choice read before it is made, so that LLVM makes vectors of it.
+"""Loads both operands of a select before it, so that LLVM vectorizes it.
 
-TVM makes a branch of each choice whose sides read memory, as what is not chosen may lie outside of
-its tensor. Where that is proved not to be, what is read gets a name before the choice.
+TVM makes a branch of each select whose operands load memory, as the index of the one not selected
+may be out of bounds. Where both are proved in bounds, their loads are bound to variables first.
 
 Example: the gradient of a loss, y[i, j] of [128, 512].
 
@@ -36,9 +36,9 @@ from autopipe.schedules.primitives import replace_block
 
 
 def can_read_both(block: SBlock) -> bool:
-    """Tell whether a block chooses between values of which both may always be computed.
+    """Tell whether both operands of the selects of a block may always be evaluated.
 
-    They read within their tensors, divide no integers, and call no functions, which take long.
+    They load within their tensors, divide no integers, and call no costly functions.
     """
     sides = _list_branch_values(block.body.value)
     if not any(map(loads_of, sides)):
@@ -53,10 +53,10 @@ def can_read_both(block: SBlock) -> bool:
 
 
 def has_indirect_choice(block: SBlock) -> bool:
-    """Tell whether it chooses between elements that neighbours along the last axis look up.
+    """Tell whether a block selects between elements that are gathered along the last axis.
 
-    On one thread LLVM reads these under a mask, in vectors. TVM calls the body of a parallel loop
-    by a structure of pointers, and LLVM no longer knows that what is read is not written.
+    On one thread LLVM uses masked gathers, in vectors. TVM passes pointers to the body of a
+    parallel loop in a structure, and LLVM no longer knows that loads and stores do not alias.
     """
     axis = block.iter_vars[-1].var
     loads = [load for side in _list_branch_values(block.body.value) for load in loads_of(side)]
@@ -65,7 +65,7 @@ def has_indirect_choice(block: SBlock) -> bool:
 
 
 def read_both(sch: Schedule, rv: SBlockRV) -> None:
-    """Name what the sides of choices read, and choose between these; see `can_read_both`."""
+    """Bind the operands of selects to variables, and select between these; see `can_read_both`."""
     store = sch.get(rv).body
     loads = [load for side in _list_branch_values(store.value) for load in loads_of(side)]
     names = [
@@ -82,14 +82,14 @@ def read_both(sch: Schedule, rv: SBlockRV) -> None:
 
 
 def replace_branches(sch: Schedule, rv: SBlockRV) -> None:
-    """Have no branches where both values are at hand, as in a unit matrix."""
+    """Replace branches whose values load no memory by selects, as in a unit matrix."""
     store = sch.get(rv).body
     value = _to_selects(store.value, lambda call: not loads_of(call))
     replace_block(sch, rv, BufferStore(store.buffer, value, store.indices))
 
 
 def _to_selects(value: Expr, when: Callable[[Call], bool]) -> Expr:
-    """Return a value with a choice in the place of branches."""
+    """Return an expression with its branches replaced by selects, where `when` holds."""
 
     def choice(call: Call) -> Expr:
         return Select(*call.args) if is_branch(call) and when(call) else call
@@ -98,7 +98,7 @@ def _to_selects(value: Expr, when: Callable[[Call], bool]) -> Expr:
 
 
 def _list_branch_values(value: Expr) -> list[Expr]:
-    """Return what is chosen from in an expression."""
+    """Return the operands of all branches and selects in an expression."""
     values = [side for branch in branches_of(value) for side in branch.args[1:]]
     for choice in find_nodes(value, Select):
         values += [choice.true_value, choice.false_value]

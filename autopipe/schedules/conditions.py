@@ -1,4 +1,4 @@
-"""What schedules are made for: target, hardware, and whether fast algorithms are allowed."""
+"""The conditions of scheduling: target, hardware, and whether fast algorithms are allowed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from autopipe.schedules.hardware import HardwareParams
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What schedules are made for."""
+    """The target and the numeric rules that schedules are made for."""
 
     target: tvm.target.Target
     hardware: HardwareParams
@@ -20,7 +20,7 @@ class Conditions:
 
     @classmethod
     def of(cls, target: Mapping[str, object], *, fast_algorithms: bool) -> "Conditions":
-        """Return the conditions for the resolved facts of `Facet.TARGET`; raises TargetError."""
+        """Return the conditions for the resolved facts of `Facet.TARGET`. Raises TargetError."""
         tvm_target = make_target(target)
         hardware_facts = target.get("hardware", {})
         return cls(tvm_target, HardwareParams.of(tvm_target, hardware_facts), fast_algorithms)  # type: ignore[arg-type]

@@ -1,11 +1,11 @@
-"""What work takes on a processor, from its row in the table of machines.
+"""Estimates times of arithmetic and memory traffic from a processor's row in the machine table.
 
 Times are in nanoseconds. Estimates that only compare settings of one kernel count cycles of its
 inner loop, by `step_cycles`.
 
 Example: a matmul of [128, 256] by [256, 512] floats on one core of a Zen 4. 16.8 M multiply-adds at
 2 x 8 a cycle of 3.7 GHz are 283 us; 0.9 MB are read and written at 32 bytes a cycle in 8 us. No
-schedule takes less than the longer one.
+schedule takes less than the maximum of the two.
 """
 
 from typing import Final
@@ -23,11 +23,11 @@ SHARED_BANDWIDTH: Final = 0.5
 """Part of its bandwidth from the shared cache that a core has while the others read, too."""
 
 FULL: Final = 0.75
-"""Part of a cache that what is read again finds room in, beside what passes through."""
+"""Part of a cache that is available for data with reuse, beside streamed data."""
 
 _LATE_START: Final = 1.375
-"""Factor of the time in which a second thread starts: one that comes late must not cost more than
-it saves."""
+"""Factor of the time to start a second thread: one that starts late must not cost more than it
+saves."""
 
 _COPIED_IN_MODEL: Final = 1 / 0.0112
 """Bytes that a core reads and writes in a nanosecond, in vectors, between functions of a model:
@@ -40,7 +40,7 @@ each one of the vector units: 1024 of bfloat16 and 2048 of int8 (Intel's optimiz
 
 
 def to_ns(cycles: float, machine: Machine) -> float:
-    """Return how long so many cycles take, in nanoseconds."""
+    """Convert cycles to nanoseconds."""
     return cycles / machine.frequency_ghz
 
 
@@ -61,9 +61,9 @@ def hiding_sums(machine: Machine) -> float:
 
 
 def fma_ns(flops: float, bits: int, hardware: HardwareParams) -> float:
-    """Return how long a core takes for `flops` operations at least, two a multiply-add.
+    """Return the minimum time of `flops` operations on one core; a multiply-add counts as two.
 
-    They are done in full vectors of elements of `bits` bits, on all units. Tiles (AMX) multiply
+    They are computed in full vectors of elements of `bits` bits, on all units. AMX tiles multiply
     elements of up to 16 bits eight times as fast.
     """
     machine = hardware.machine
@@ -73,9 +73,9 @@ def fma_ns(flops: float, bits: int, hardware: HardwareParams) -> float:
 
 
 def level_bytes_per_ns(size: float, hardware: HardwareParams) -> float:
-    """Return how many bytes a core reads in a nanosecond if it reads `size` bytes again and again.
+    """Return the read bandwidth of a core for a working set of `size` bytes, in bytes/ns.
 
-    They come from the first cache that has room for them, or from memory.
+    It is that of the first cache level that holds the working set, or of memory.
     """
     machine = hardware.machine
     for cache, bytes_per_cycle in (
@@ -89,23 +89,24 @@ def level_bytes_per_ns(size: float, hardware: HardwareParams) -> float:
 
 
 def bytes_ns(read_bytes: float, size: float, hardware: HardwareParams) -> float:
-    """Return how long a core takes to read `read_bytes` of a working set of `size` bytes."""
+    """Return the time in which a core reads `read_bytes` of a working set of `size` bytes."""
     return read_bytes / level_bytes_per_ns(size, hardware)
 
 
 def copy_ns(copied_bytes: float, hardware: HardwareParams) -> float:
-    """Return how long a core takes to copy `copied_bytes` sequentially in vectors.
+    """Return the time in which a core reads and writes `copied_bytes` bytes sequentially.
 
-    Inside of a model, and where the second-level cache has no room, that is the same everywhere.
+    Inside a model, and where the second-level cache is too small, the rate is the same for all
+    processors.
     """
     near = not hardware.in_model and copied_bytes <= hardware.l2
     return copied_bytes / (hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL)
 
 
 def lower_bound_ns(flops: float, traffic: float, bits: int, hardware: HardwareParams) -> float:
-    """Return the time that no schedule of a function is faster than.
+    """Return a lower bound of the time of a function, for any schedule.
 
-    It computes `flops` operations, in elements of `bits` bits, and reads and writes `traffic` bytes
+    It computes `flops` operations on elements of `bits` bits, and reads and writes `traffic` bytes
     once, with all cores and without starting them. After the roofline model (Williams, Waterman,
     Patterson, CACM 2009). Minimal filtering has fewer operations than the convolution it stands
     for: 2.25 times with tiles of 2 x 2, 5.1 times with those of 6 x 6.
@@ -119,15 +120,15 @@ def lower_bound_ns(flops: float, traffic: float, bits: int, hardware: HardwarePa
 
 
 def parallel_ns(nanoseconds: float, jobs: int, hardware: HardwareParams) -> float:
-    """Return how long all cores take for `jobs` equal parts of work that takes one core so long."""
+    """Return the time of `jobs` equal parts on all cores; `nanoseconds` is that on one core."""
     return nanoseconds * -(-jobs // hardware.cores) / jobs + start_ns(hardware.machine)
 
 
 def threads_pay(nanoseconds: float, machine: Machine) -> bool:
-    """Tell whether a second thread pays for work that takes one so long: it does half of it."""
+    """Tell whether a second thread pays for work of `nanoseconds` on one; it does half of it."""
     return nanoseconds >= 2 * start_ns(machine)
 
 
 def start_ns(machine: Machine) -> float:
-    """Return the time that a second thread must save, in nanoseconds, to be started."""
+    """Return the minimum time in nanoseconds that a second thread must save."""
     return _LATE_START * machine.thread_start_ns

@@ -1,12 +1,12 @@
-"""Estimates how long one thread takes for elements that are moved and combined.
+"""Estimates the time per element of elementwise functions on one thread.
 
-That decides whether a second thread pays: starting one and waiting for it takes some microseconds.
-A number of elements does not tell it. Zeros are written at 0.05 ns each, sums of two tensors take
-three times as long, and elementary functions that LLVM makes no vectors of a hundred times.
+It decides whether a second thread pays: starting one and waiting for it takes some microseconds.
+The number of elements alone does not decide. Zeros are written at 0.05 ns each, sums of two tensors
+take three times as long, and elementary functions that LLVM does not vectorize a hundred times.
 
 Example: 65536 sums of two tensors of floats move 12 bytes each, 0.13 ns, and take 9 us in all. Two
-threads take 4.5 us, and 2 us to start. 65536 zeros take 3 us: those are written by one. On a Zen 5
-such sums take 3.3 us where they stand in no model, and are made by one as well.
+threads take 4.5 us, and 2 us to start. 65536 zeros take 3 us: one thread writes them. On a Zen 5
+such sums take 3.3 us outside a model, and run on one thread as well.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CALLS_NS
 
 _GATHERED: Final = 0.25
-"""Nanoseconds for an element that is read on its own, as in a lookup or across memory."""
+"""Nanoseconds for an element that is gathered, or loaded with a large stride."""
 
 _VECTOR_CALL, _CALL = 0.4, 3.0
 """Nanoseconds for an elementary function in vectors, and for a function of libm, such as `fmod` for
@@ -54,15 +54,15 @@ def has_costly_functions(blocks: Iterable[SBlock]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What an element takes of one thread."""
+    """The cost of an element on one thread."""
 
     bytes: float = 0.0
-    """That are read and written one after the other."""
+    """Bytes that are read and written sequentially."""
     nanoseconds: float = 0.0
-    """For all else."""
+    """Time of gathers and elementary functions."""
 
     def pays(self, elements: int, hardware: HardwareParams) -> bool:
-        """Tell whether a second thread pays for so many elements."""
+        """Tell whether a second thread pays for `elements` elements."""
         traffic = elements * self.bytes
         nanoseconds = cost.copy_ns(traffic, hardware) + elements * self.nanoseconds
         return cost.threads_pay(nanoseconds, hardware.machine)
@@ -71,10 +71,10 @@ class Effort:
 def estimate_element_effort(
     value: tvm.ir.Expr, bits: int, loads: Sequence[tuple[TensorLoad, float]]
 ) -> Effort:
-    """Return what an element takes which has a value, and so many bits.
+    """Return the cost of an output element of `bits` bits that is computed as `value`.
 
-    `loads` tell how many new elements each takes from memory for an output: 1 where neighbours read
-    neighbours, less where they read the same, 0 where they are far apart.
+    `loads` gives the new elements that each load takes from memory for an output: 1 for stride 1,
+    less where neighbours load the same element, 0 for gathers and large strides.
     """
     calls = find_nodes(value, Call)
     different = remove_repeated_loads([load for load, _ in loads])

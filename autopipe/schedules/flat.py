@@ -1,7 +1,7 @@
-"""Rewrites an elementwise block so that its last axes are one, and memory a single row.
+"""Collapses the last axes of an elementwise block into one axis over flat buffers.
 
 Where the last axis is no multiple of a vector, a vector crosses its end, and TVM 0.27 does not see
-that it goes on in memory: it loads each number by itself, which takes ten times as long.
+that it is contiguous in memory: it loads each element separately, which takes ten times as long.
 
 Example: y[i, j] = abs(x[i, j]) of [64, 56], to be computed in vectors of 16.
 
@@ -38,9 +38,9 @@ from autopipe.schedules.primitives import rewrite_function
 
 
 def collapse_last_axes(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
-    """Replace the only block of a function by one whose `tail` last axes are one; return that.
+    """Collapse the `tail` last axes of the only block of a function; return the new block.
 
-    Raises ScheduleError where some tensor does not move on evenly along these axes.
+    Raises ScheduleError where the index of some tensor is not linear along these axes.
     """
     old = sch.get(block)
     views = _MemoryRows(old)
@@ -70,7 +70,7 @@ def _write_loops(old: SBlock, tail: int, views: "_MemoryRows") -> None:
 
 
 class _MemoryRows:
-    """The tensors of a block, each as a single row of the same memory."""
+    """Flat one-dimensional views of the tensors of a block."""
 
     def __init__(self, block: SBlock) -> None:
         self._pairs: list[tuple[Any, Any]] = []
@@ -85,12 +85,12 @@ class _MemoryRows:
         return next(view for one, view in self._pairs if one.same_as(tensor))
 
     def declared(self) -> list[Any]:
-        """Return the statements that make the views."""
+        """Return the statements that declare the views."""
         return [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._pairs]
 
 
 class _Row:
-    """Where elements lie in their row."""
+    """Computes the offsets of elements in the flat views."""
 
     def __init__(self, views: _MemoryRows, axes: Sequence[Any], extents: Sequence[int]) -> None:
         self._views = views
@@ -100,7 +100,7 @@ class _Row:
         self._last = axes[-1]
 
     def at(self, tensor: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr:
-        """Return the element. Raises ScheduleError if neighbours are no neighbours in memory."""
+        """Return the load of an element. Raises ScheduleError if its offset is not linear."""
         offset = number_of(0, str(self._last.ty.dtype))
         for index, extent in zip(indices, tensor.shape, strict=True):
             offset = offset * int(extent) + index

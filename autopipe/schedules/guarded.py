@@ -1,7 +1,7 @@
-"""Has threads start only where there is enough to do, in functions whose sizes are open.
+"""Guards parallel loops of functions with dynamic shapes by a minimum amount of work.
 
-How much there is to do is known when a function is called. So a loop nest is written twice, behind
-a condition on the sizes. Example: a border around images of 8 * height by 8 * width.
+The amount of work is known when a function is called. So a loop nest is written twice, behind a
+condition on the sizes. Example: a border around images of 8 * height by 8 * width.
 
     if height * width * 64 >= 16384:
         for row in parallel(8 * height):
@@ -25,17 +25,17 @@ from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.primitives import rewrite_function
 
 _COPIED: Final = "_alone"
-"""What the names of buffers end with that only a loop on one thread uses."""
+"""Suffix of the buffers that only the serial copy of a loop nest uses."""
 
 
 def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
-    """Run each outermost parallel loop of an open function on one thread where it does little.
+    """Guard each outermost parallel loop of a function with dynamic shapes.
 
-    With the name of a block, only the loop around it.
+    A loop with little work runs on one thread. With the name of a block, only the loop around it.
     """
     function = sch.mod["main"]
     open_sizes = read_open_sizes(function) if open_variables(function) else None
-    if open_sizes is None:  # so is what packs the weights of an open function
+    if open_sizes is None:  # static, as are the functions that pack weights of a dynamic one
         return
     root = sch.get(sch.get_sblock("root"))
     nests = list_statements(root)
@@ -59,8 +59,8 @@ def guard_nest(
 ) -> tirx.Stmt:
     """Return a loop nest that is parallel only where its blocks run at least `ELEMENTS` times.
 
-    A buffer of `own_buffers` is used by this nest alone. What runs on one thread gets another one, which
-    `new_buffers` takes: else TVM would allocate one above both, for all threads together.
+    A buffer of `own_buffers` is used by this nest alone. The serial copy gets a buffer of its own,
+    appended to `new_buffers`: else TVM would allocate one above both, shared by all threads.
     """
     if open_sizes is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
         return nest
@@ -90,7 +90,7 @@ def _to_serial(nest: tirx.For) -> tirx.For:
 
 
 def _count_iterations(nest: tirx.Stmt) -> Extent:
-    """Return how often the blocks of a nest are run in all."""
+    """Return the total number of iterations of the blocks of a nest."""
     if isinstance(nest, tirx.For):
         return product_of([extent_of(nest.extent), _count_iterations(nest.body)])
     if isinstance(nest, tirx.SeqStmt):
@@ -100,7 +100,7 @@ def _count_iterations(nest: tirx.Stmt) -> Extent:
 
 
 def _list_own_buffers(root: SBlock, nests: Sequence[tirx.Stmt], nest: tirx.Stmt) -> list[Any]:
-    """Return the buffers of a root block that one of its nests uses and no other does."""
+    """Return the buffers of a root block that only one of its nests uses."""
     other_buffers = [used for other in nests if other is not nest for used in _list_buffers(other)]
     return [
         buffer

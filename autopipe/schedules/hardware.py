@@ -18,7 +18,7 @@ from autopipe.environment.machines import MACHINES, Machine, find_machine
 from autopipe.errors import TargetError
 
 _NEAR: Final = 2.5
-"""Second-level caches that weights fill which are still near in the next run."""
+"""Size of weights, in second-level caches, up to which they are still cached in the next run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class HardwareParams:
     l3: int = 8 << 20
     """Bytes of the cache that the cores share."""
     backend: Backend = CPU
-    """What kind of hardware the target is; of another than processors, this is the host."""
+    """The kind of hardware; the parameters are the host's if it is not a processor."""
     weights: int | None = None
-    """Bytes of weights that the model reads in a run; null where nobody knows."""
+    """Bytes of weights that the model reads in a run; None if unknown."""
     machine: Machine = MACHINES["x86-64"]
     """The row of its processor in the table of machines."""
     in_model: bool = True
-    """Whether functions stand in a model: half of their operands lie in another core's cache."""
+    """Whether functions run inside a model: half of their operands lie in another core's cache."""
 
     @classmethod
     def of(
@@ -81,24 +81,24 @@ class HardwareParams:
 
     @property
     def wants_prefetch(self) -> bool:
-        """Whether kernels ask for weights some steps ahead: its vectors are as long as units."""
+        """Whether kernels prefetch weights some steps ahead: vectors are as long as units."""
         return self.machine.wants_prefetch and self.vector_bits >= self.machine.vector_bits_of_units
 
     @property
     def keeps_weights(self) -> bool:
-        """Whether all weights of a model stay near a core from one run to the next."""
+        """Whether all weights of a model stay in a core's caches from one run to the next."""
         return self.weights is not None and self.weights <= _NEAR * self.l2
 
     def alone(self) -> "HardwareParams":
-        """Return the parameters for functions that stand in no model.
+        """Return the parameters for functions outside a model.
 
-        There a core finds its operands in its own cache. Example: on a Zen 5 it copies 65536 floats
-        in 2.0 us there, and a second thread takes as long to start.
+        There the operands lie in the core's own cache. Example: a Zen 5 copies 65536 floats in
+        2.0 us there, and a second thread takes as long to start.
         """
         return replace(self, in_model=False)
 
     def lanes(self, bits: int) -> int:
-        """Return how many elements of `bits` bits a vector register holds."""
+        """Return the number of elements of `bits` bits in a vector register."""
         return max(1, self.vector_bits // bits)
 
 

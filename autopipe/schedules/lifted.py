@@ -1,11 +1,11 @@
-"""Takes functions of a few elements out of the steps that read each of them many times.
+"""Hoists calls of elementary functions that are invariant in an outer loop.
 
-LLVM takes out of an inner loop what does not change there. What changes there, and is the same for
-every turn of an outer loop, such as a function of columns, it computes in each turn.
+LLVM hoists what is invariant in an inner loop. A value that changes there, and is invariant in an
+outer loop, such as a function of columns, it computes in each iteration.
 
 Example: y[c, p] = x[c, p] - log(total[p]) of [64, 784] takes 50176 logarithms, of 784 numbers.
 
-    for p in range(784):                              # here: a step of its own
+    for p in range(784):                              # here: a block of its own
         log_of[p] = log(total[p])
     for c, p in grid(64, 784):
         y[c, p] = x[c, p] - log_of[p]
@@ -29,7 +29,7 @@ from autopipe.schedules.effort import is_elementary
 from autopipe.schedules.loop_writer import element_block, store_element
 
 _TIMES: Final = 4
-"""How often a value is computed, at least, that is worth a step of its own."""
+"""Minimum number of evaluations of a value that is hoisted to a block of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Lifted:
 
 
 def hoist_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a sequence of steps with such calls in steps of their own; else the function."""
+    """Hoist the calls of a function of several blocks to blocks of their own; else return it."""
     root = getattr(function.body, "block", None)
     if not isinstance(root, SBlock) or not isinstance(root.body, tirx.SeqStmt):
         return function
@@ -60,7 +60,7 @@ def hoist_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _split_statement(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> list[Any]:
-    """Return the steps of which loops are made, the loops last; append the buffers in between."""
+    """Return the loops of the hoisted calls, then the statement; append their buffers."""
     block = _find_assignment_block(statement)
     steps: list[Any] = []
     for hoisted_call in _list_hoistable_calls(block) if block is not None else ():
@@ -72,7 +72,7 @@ def _split_statement(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> lis
 
 
 def _find_assignment_block(statement: tvm.tirx.Stmt) -> SBlock | None:
-    """Return the block in loops around one assignment to each element; None for others."""
+    """Return the block of a loop nest that assigns each element once; None for others."""
     while isinstance(statement, tirx.For):
         statement = statement.body
     block = statement.block if isinstance(statement, SBlockRealize) else None
@@ -82,9 +82,9 @@ def _find_assignment_block(statement: tvm.tirx.Stmt) -> SBlock | None:
 
 
 def _list_hoistable_calls(block: SBlock) -> list[_Lifted]:
-    """Return the outermost calls that take time, and are the same along all but a few axes.
+    """Return the outermost calls of elementary functions that are invariant along enough axes.
 
-    One that the last axis does not change is left to LLVM.
+    A call that is invariant along the last axis is left to LLVM.
     """
     calls = find_nodes(block.body.value, Call)
     hoisted_calls: list[_Lifted] = []
@@ -100,7 +100,7 @@ def _list_hoistable_calls(block: SBlock) -> list[_Lifted]:
 
 
 def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
-    """Return the axes that a call depends on; None if more than these tell what it reads."""
+    """Return the axes that a call depends on; None if it depends on other variables."""
     variables = find_nodes(call, tirx.Var)
     tensors = [load.source for load in loads_of(call)]
     axes = [axis for axis in block.iter_vars if any(map(axis.var.same_as, variables))]
@@ -112,7 +112,7 @@ def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
 
 
 def _is_in_bounds(load: TensorLoad, axes: Sequence[Any]) -> bool:
-    """Tell whether a load is of an element that there is, whatever condition stands around it."""
+    """Tell whether a load is in bounds without the conditions around it."""
     for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
         last = [axis.dom.extent - 1 for axis in axes if axis.var.same_as(index)] or [index]
         if not isinstance(last[0], tirx.IntImm) or not 0 <= int(last[0]) < int(extent):
@@ -142,7 +142,7 @@ def _build_step(hoisted_call: _Lifted, name: str) -> tuple[Any, Any]:
 
 
 def _replace_calls(statement: tvm.tirx.Stmt, hoisted_call: _Lifted, buffer: tvm.ir.Var) -> Any:  # noqa: ANN401 - like the statement
-    """Return loops that read a call's value from a buffer."""
+    """Replace a call in loops by a load of its buffer."""
     place = buffer[tuple(axis.var for axis in hoisted_call.axes)]
 
     def call(old: Call, mutator: tvm_ffi.StructuralMutator) -> Any:  # noqa: ANN401

@@ -22,7 +22,7 @@ def job_loop(
     name: str, extents: Sequence[Extent], dtype: str,
     buffers: tuple[Sequence[Var], Sequence[Var]], *, parallel: bool,
 ) -> Iterator[list[Expr]]:  # fmt: skip
-    """Write one loop over several axes, which threads may share, around a block.
+    """Write one fused loop over several axes, serial or parallel, around a block.
 
     `buffers` are those that the block reads, and those that it writes. Yields the index along each
     axis, of `dtype`.
@@ -45,12 +45,12 @@ def element_block(name: str, sizes: Sequence[Expr]) -> Iterator[list[Expr]]:
 
 
 def store_element(place: Any, value: Expr) -> None:  # noqa: ANN401 - a load
-    """Write what a block stores at a place, and state what it reads and writes."""
+    """Write the store of a block at a place, and its reads and writes."""
     T.reads(*(load.source[tuple(load.indices)] for load in loads_of(value)))
     T.writes(place)
     T.buffer_store(place.source, value, list(place.indices))
 
 
 def as_list(loops: Any) -> list[Var]:  # noqa: ANN401 - what TVM yields
-    """Return the variables of `T.grid`, which yields a single one as such."""
+    """Return the variables of `T.grid`, which yields a single variable without a list."""
     return [loops] if isinstance(loops, tirx.Var) else list(loops)

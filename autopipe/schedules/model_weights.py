@@ -1,4 +1,4 @@
-"""The weights of a model as its libraries take them: transformed once, then packed for each."""
+"""The weights of a model for its libraries: transformed once, then packed for each library."""
 
 from pathlib import Path
 
@@ -14,21 +14,21 @@ from autopipe.schedules.engines import default
 
 
 class ModelWeights:
-    """Weights as the graph wants them; `pack` lays them out as schedules do."""
+    """Transformed weights of a model; `pack` converts them to the layouts of its schedules."""
 
     def __init__(self, imported: Path, optimized: Path, cores: int) -> None:
-        """Transform the weights of *import* as *optimize* says."""
+        """Transform the weights of *import* by the transformation of *optimize*."""
         shorten_spin()
         self._threads = KernelThreads(cores)
         self._host = make_host_target(cores)
         self.imported = module_io.load_weights(imported / "weights.safetensors")
-        """By name, as the model has them."""
+        """The weights of the model, by name."""
         names = ImportedModel.read(imported).weights
         transform = module_io.load_module(optimized / "transform.json")
         self._shared = self._evaluate_on_threads(transform, [self.imported[name] for name in names])
 
     def pack(self, packing: tvm.IRModule) -> list[np.ndarray]:
-        """Return the weights of a library, whose build left this work on them."""
+        """Return the packed weights of a library; `packing` is the module that its build wrote."""
         return self._evaluate_on_threads(packing, self._shared)
 
     def _evaluate_on_threads(

@@ -15,7 +15,7 @@ from autopipe.tasks.task import Task
 def find_templates(
     argument: Mapping[str, Any], _emit: Callable[[Any], None]
 ) -> dict[str, str | None]:
-    """Return the template of each implementation, None where none serves it; called in a child.
+    """Return the template of each implementation, None where none serves it. Runs in a child.
 
     Takes the task, the `module` file of its workload, the resolved facts of `Facet.TARGET` and
     whether `fast_algorithms` are allowed.

@@ -1,7 +1,7 @@
-"""A schedule on one thread: of kernels so small that a second core costs more than it brings.
+"""Serial variants of schedules, for kernels so small that a second core costs more than it saves.
 
 To hand work to another core and to wait for it takes some microseconds, and then half of the result
-lies in the other core's cache. So the number of threads is a knob of every template: a record says
+lies in the other core's cache. So the number of threads is a knob of every template: a record has
 `"threads": 1` beside the other knobs where all loops run on the core that calls the kernel. Nothing
 is estimated: the fastest setting of a small kernel is timed with threads and without.
 """
@@ -18,7 +18,7 @@ from autopipe.traces.reading import THREADS
 
 
 def remove_threads(module: tvm.IRModule) -> tvm.IRModule | None:
-    """Return a scheduled module whose `main` runs on one thread; None if it does so anyway."""
+    """Return a scheduled module with the parallel loops of `main` made serial; None without any."""
     parallel_loops = 0
 
     def alone(loop: For) -> For:
@@ -40,7 +40,7 @@ def is_setting(schedule: str) -> bool:
 
 
 def make_setting(schedule: str) -> str | None:
-    """Return the setting of a template with one thread; None for a trace, and for what has one."""
+    """Return the setting of a template with one thread; None for a trace or a serial setting."""
     knobs = _parse_knobs(schedule)
     if knobs is None or THREADS in knobs:
         return None
@@ -48,7 +48,7 @@ def make_setting(schedule: str) -> str | None:
 
 
 def _parse_knobs(schedule: str) -> Mapping[str, object] | None:
-    """Return what the setting of a template says; None for a trace."""
+    """Return the knobs of a template setting; None for a trace."""
     try:
         document = foreign.parse(schedule)
     except ValueError:

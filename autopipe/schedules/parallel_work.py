@@ -1,9 +1,9 @@
-"""Work from which on threads share a loop, for schedules that are applied without a processor.
+"""Minimum amounts of work of a parallel loop, for code that does not know the processor.
 
-Knobs are filled for a processor, by times from `cost.py`. What applies them knows no processor, nor
-sizes that are found at run time, and goes by these numbers. Each counts what its callers can count,
-and most stand for 10 to 15 us of one core: a second thread starts and is waited for in 1 to 3 us,
-and must not cost more than it saves on slower machines, either.
+Knobs are filled for a processor, by times from `cost.py`. The code that applies them knows neither
+the processor nor data-dependent sizes, and uses these numbers. Each is in the unit that its callers
+can count, and most stand for 10 to 15 us of one core: a second thread starts and is waited for in
+1 to 3 us, and must not cost more than it saves on slower machines, either.
 """
 
 from typing import Final
@@ -19,10 +19,10 @@ PRODUCTS: Final = 1 << 20
 a second thread pays on the processor."""
 
 WINDOW_PRODUCTS: Final = PRODUCTS // 2
-"""Elements that windows reduce: these functions wait for memory."""
+"""Elements that windows reduce: these functions are memory-bound."""
 
 STEP_PRODUCTS: Final = PRODUCTS // 16
-"""Multiply-adds of a recurrent layer, whose steps wait for each other."""
+"""Multiply-adds of a recurrent layer, which has a barrier after each step."""
 
 WEIGHTS: Final = PRODUCTS // 8
 """Weights of 32 bits. One that is read from memory takes as long as 8 products.
@@ -34,14 +34,14 @@ OPERATIONS: Final = 1 << 17
 """Operations along rows, at 9 a nanosecond; an elementary function counts for several."""
 
 ELEMENTS: Final = 1 << 14
-"""Elements that are moved or combined: 2 us in vectors, 4 us and more one by one. Fewer are never
-shared; of more, knobs may say so. The same holds of a loop beside others that start threads."""
+"""Elements of elementwise functions: 2 us in vectors, 4 us and more without. Fewer are never
+parallel; for more, knobs decide. The same holds for a loop beside others that start threads."""
 
 JOBS: Final = 16
 """Iterations of a loop that are enough to divide among threads; of fewer, inner loops join it."""
 
 UNKNOWN_SIZE: Final = 64
-"""What a size that is found at run time counts as, where no condition can be asked then."""
+"""Assumed value of a data-dependent size, where no condition on it can be evaluated."""
 
 UNKNOWN_STEPS: Final = 16
-"""The same of a loop in functions that are written by hand: a search or a scan ends early."""
+"""Assumed iterations of a loop in hand-written functions: a search or a scan ends early."""

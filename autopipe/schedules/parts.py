@@ -1,13 +1,13 @@
-"""Divides loops where a condition changes its value, so that no part of them asks for it.
+"""Splits loops where a condition changes its value, so that it is constant in each part.
 
-Example: a border of 3 around rows of 224 pixels, with colours side by side.
+Example: a border of 3 around rows of 224 pixels, with channels last.
 
-    for x, c in grid(230, 3):                # before: a branch for each number
+    for x, c in grid(230, 3):                # before: a branch for each element
         out[x, c] = in[c, x - 3] if 3 <= x < 227 else 0
 
-    for x, c in grid(3, 3):                  # after: three loops, two of which read nothing
+    for x, c in grid(3, 3):                  # after: three loops, two of which load nothing
         out[x, c] = 0
-    for x, c in grid(224, 3):                # and one of which LLVM makes vectors
+    for x, c in grid(224, 3):                # and one that LLVM vectorizes
         out[x + 3, c] = in[c, x]
     for x, c in grid(3, 3):
         out[x + 227, c] = 0
@@ -31,7 +31,7 @@ _MOST_COPIES: Final = 256
 
 
 def unroll_parts(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
-    """Unroll a loop so far that conditions are constant in what is left of it.
+    """Unroll a loop so far that conditions are constant in the inner loop.
 
     `parts` are the extents between conditions: (32, 64) needs 3 parts of 32. TVM's own
     `loop_partition` defines the same variables twice, which its passes refuse.
@@ -40,7 +40,7 @@ def unroll_parts(sch: Schedule, loop: LoopRV, parts: Sequence[int]) -> None:
 
 
 def can_unroll(parts: Sequence[int]) -> bool:
-    """Tell whether there are conditions, and few enough copies of a loop make them constant."""
+    """Tell whether there are conditions, and at most 256 copies of a loop make them constant."""
     return bool(parts) and sum(parts) // math.gcd(*parts) <= _MOST_COPIES
 
 

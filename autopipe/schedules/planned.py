@@ -1,4 +1,4 @@
-"""A schedule that was made without measuring, and the record that makes it again."""
+"""A schedule that was made without measurement, and the record that reproduces it."""
 
 from dataclasses import dataclass
 

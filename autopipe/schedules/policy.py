@@ -1,4 +1,4 @@
-"""The schedule policy: which rule a task falls under, and what that rule allows."""
+"""The schedule policy: the rule that matches a task, and the candidates that it allows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ LOOPS: Final = (Contender("loops", DIRECT), Contender("parallel_loops", DIRECT))
 """The loops as lowered, without threads and with."""
 
 PLAIN: Final = (SERIAL, *LOOPS)
-"""What a winner must not be slower than."""
+"""The baselines: a selected schedule must not be slower than these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Policy:
         return None, Rule(engines=())
 
     def idle(self, tasks: Sequence[tuple[Task, float]]) -> list[int]:
-        """Return the positions of the rules that match none of these tasks, given with shares."""
+        """Return the positions of the rules that match no task; tasks come with their shares."""
         return [
             position
             for position, rule in enumerate(self.rules)

@@ -1,4 +1,4 @@
-"""Makes loops parallel where that pays, and writes whole functions anew."""
+"""Schedule primitives: parallelizes loops where that pays, and replaces the body of a function."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from autopipe.schedules.parallel_work import ELEMENTS, UNKNOWN_SIZE
 
 
 def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> None:
-    """Put loops in the place of all that a function does.
+    """Replace the body of a function.
 
-    `buffers` are those that it allocates for itself, None for the ones that it had.
+    `buffers` are the intermediate buffers that it allocates; None keeps the present ones.
     """
     root_rv = sch.get_sblock("root")
     root = sch.get(root_rv)
@@ -30,7 +30,7 @@ def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = 
 def replace_block(
     sch: Schedule, rv: SBlockRV, body: Stmt, writes: Sequence[TensorRegion] | None = None
 ) -> None:
-    """Give a block another body, which writes the same unless `writes` are given."""
+    """Replace the body of a block, and its written regions if `writes` are given."""
     old = sch.get(rv)
     new = SBlock(
         old.iter_vars, old.reads, old.writes if writes is None else writes, old.name_hint, body,
@@ -40,7 +40,7 @@ def replace_block(
 
 
 def inline_blocks(sch: Schedule, names: Iterable[str]) -> None:
-    """Compute named blocks where they are read. Raises ScheduleError where TVM refuses."""
+    """Inline named blocks into their consumers. Raises ScheduleError where TVM refuses."""
     for name in names:
         sch.compute_inline(sch.get_sblock(name))
 
@@ -49,14 +49,14 @@ def replace_sums(
     sch: Schedule, nests: Sequence[Stmt], totals: Sequence[Var], last: SBlock | None,
     copies: Sequence[Var] = (),
 ) -> None:  # fmt: skip
-    """Put loop nests in the place of what a function sums; what `last` reads needs no buffer then.
+    """Replace the sums of a function by loop nests; the sums that `last` reads need no buffer then.
 
     `totals` are the buffers of the sums, `last` is the block that computes the result from them, if
-    there is one, and `copied` are buffers that the nests have besides.
+    there is one, and `copies` are further buffers that the nests use.
     Raises ScheduleError if a sum is an output of the function, too.
     """
     buffers = list(sch.get(sch.get_sblock("root")).alloc_buffers)
-    if last is not None:  # else some of several results may be of no use to anybody
+    if last is not None:  # else some of several results may be unused
         sum_buffers = [buffer for buffer in buffers if any(map(buffer.same_as, totals))]
         if len(sum_buffers) < len(totals):
             raise ScheduleError("the sum is an output too")
@@ -73,10 +73,10 @@ def spread_vectors(sch: Schedule, block: SBlockRV, most: int) -> None:
 
 
 def fuse_for_threads(sch: Schedule, loops: Sequence[LoopRV]) -> LoopRV:
-    """Return the loop for threads: all of them fused, or else the first one of several steps.
+    """Return the loop to parallelize: all loops fused, or else the first one of extent above 1.
 
-    The index of fused loops is divided by all extents but the first. To see what is written of a
-    buffer, TVM then divides by an open one before the loops, where it may be 0, or gives up.
+    The index of fused loops is divided by all extents but the first. To find the written region of
+    a buffer, TVM then divides by a dynamic one before the loops, where it may be 0, or gives up.
     """
     extents = [sch.get(loop).extent for loop in loops]
     if all(isinstance(extent, IntImm) for extent in extents[1:]):
@@ -95,9 +95,9 @@ def parallelize_loop(sch: Schedule, block: SBlockRV, loop: LoopRV, least: int) -
 
 
 def write_out(sch: Schedule, block: SBlockRV, count: int) -> None:
-    """Unroll the `count` innermost loops of a block, and vectorize the last of them.
+    """Vectorize the innermost loop of a block and unroll the others of its `count` innermost loops.
 
-    What they compute stays in registers then.
+    Their results stay in registers then.
     """
     *loops, vector = sch.get_loops(block)[-count:]
     sch.vectorize(vector)

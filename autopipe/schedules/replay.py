@@ -1,4 +1,4 @@
-"""Makes a scheduled module from a recorded schedule: a trace of TVM, or the knobs of a template."""
+"""Replays a recorded schedule: a trace of TVM, or the knobs of a template."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def dump_trace(trace: Trace) -> str:
 
 
 def apply_trace(module: tvm.IRModule, trace: str) -> Schedule:
-    """Return the schedule that a trace makes of the unscheduled module it was recorded on.
+    """Apply a trace to the unscheduled module it was recorded on.
 
     Raises StageError if the trace does not apply, and Forbidden if it may do harm.
     """
@@ -45,14 +45,14 @@ def apply_trace(module: tvm.IRModule, trace: str) -> Schedule:
 
 
 def _list_parameters(module: tvm.IRModule) -> list[tuple[str, tuple[int, ...]]]:
-    """Return dtype and shape of each tensor of `main`, which callers do not check again."""
+    """Return dtype and shape of each parameter of `main`."""
     return [(str(p.dtype), tuple(map(int, p.shape))) for p in module["main"].params]
 
 
 def replay_schedule(
     workload: tvm.IRModule, implementation: str, schedule: str, conditions: Conditions
 ) -> tvm.IRModule:
-    """Return the module that a record makes of an unscheduled workload.
+    """Apply a record to an unscheduled workload; return the scheduled module.
 
     Raises StageError if the record does not fit: there is no such implementation or template here,
     or another version of it, the knobs are none of its settings, or the trace does not apply.
@@ -73,7 +73,7 @@ def replay_schedule(
 def _replay_knobs(
     module: tvm.IRModule, document: dict[str, Any], conditions: Conditions
 ) -> tvm.IRModule:
-    """Return the module that a template makes with the knobs of a record."""
+    """Apply a template with the knobs of a record."""
     name = document.get("template")
     template = next((template for template in list_templates() if name == template.name), None)
     if template is None:

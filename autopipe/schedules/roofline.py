@@ -9,9 +9,9 @@ from autopipe.tasks.task import Task
 
 
 def lower_bound_ns(task: Task, hardware: HardwareParams) -> float:
-    """Return the time that no schedule of a task is faster than, a call; 0 if no size is known.
+    """Return a lower bound of the time of a call of a task; 0 if no size is known.
 
-    Operations count as those of its shortest elements, so that dot products of int8 fit the bound.
+    Operations count as those of its narrowest dtype, so that dot products of int8 fit the bound.
     """
     tensors = (*task.inputs, *task.outputs)
     bits = min((_count_bits(tensor.dtype) for tensor in tensors), default=32)
@@ -19,9 +19,9 @@ def lower_bound_ns(task: Task, hardware: HardwareParams) -> float:
 
 
 def estimate_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Task]:
-    """Return the tasks, each with its estimated share of the time of all, from 0 to 1.
+    """Return the tasks, each with its estimated share of the total time, from 0 to 1.
 
-    Those of the library for every size have none: no size of theirs is known.
+    Tasks of the library for all sizes have share 0: their sizes are unknown.
     """
     times = [
         task.calls * lower_bound_ns(task, hardware) if task.likely is None else 0.0

@@ -1,6 +1,6 @@
 """Tells whether a function can be scheduled at all, before it becomes a task.
 
-Engine `default` decides: what it can not schedule, no engine can, and it needs no extension.
+Engine `default` decides: no engine can schedule what it cannot, and it needs no extension.
 """
 
 from collections.abc import Callable, Iterator
