@@ -174,8 +174,9 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
     ):
         journal = Journal(store, Platform("target", "", ""), Session.resume(Path(folder)))
         searcher = Searcher(
-            load_engine_makers([by.engine], conditions), problems, journal.known, many=many
-        )
+            load_engine_makers([by.engine], conditions), problems,
+            lambda state, by: journal.known(state, by.implementation), many=many,
+        )  # fmt: skip
         trials = Trials(
             states, Budget(trials=options.trials), journal,
             Simulated(width, seconds),

@@ -16,7 +16,6 @@ from autopipe.records.record import Platform, Record
 from autopipe.records.session import RUN_OFF, Session
 from autopipe.records.store import RecordStore, StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
-from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.winner import pick_winner, rank_repeats, rank_trials
@@ -118,9 +117,13 @@ class Journal:
         self.rows(state, self._last.get(state.task.workload, 0))
         return {one.proposal for one in self.evidence(state)}
 
-    def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return all measured schedules of an arm on this platform."""
-        records = [row.record for row in self.rows(state) if Proposal.of(row.record).by == by]
+    def known(self, state: TaskState, implementation: str) -> list[MeasuredSchedule]:
+        """Return all measured schedules of an implementation on this platform, of any engine.
+
+        So `autotvm` knows the time of a setting that `static` filled, and does not repeat it.
+        """
+        records = [row.record for row in self.rows(state)]
+        records = [r for r in records if Proposal.of(r).by.implementation == implementation]
         return [MeasuredSchedule(record.schedule, record.median) for record in records]
 
     def earlier(self, state: TaskState) -> int:

@@ -35,7 +35,7 @@ def heard(others, own):
 
 def test_a_search_hears_once_what_other_runs_have_measured_since_it_began(journals):
     ours, theirs = journals
-    own = state(contenders=(ANSOR,))
+    own = state(contenders=(ANSOR,), starts={STATIC: "filled"})
     others = ConcurrentRuns(ours)
     write(theirs, own, "before", 2e-3)
     write(ours, own, "ours", 3e-3)
@@ -43,8 +43,10 @@ def test_a_search_hears_once_what_other_runs_have_measured_since_it_began(journa
     assert heard(others, own) == []
     write(ours, own, "ours, too", 3e-3)
     write(theirs, own, "theirs", 1e-3)
-    write(theirs, own, "of another contender", 1e-3, STATIC)
-    assert heard(others, own) == [("theirs", 1e-3)]
+    write(theirs, own, "of another engine", 1e-4, STATIC)
+    write(theirs, own, "of another implementation", 1e-4, Contender("static", "winograd4"))
+    assert heard(others, own) == [("theirs", 1e-3), ("of another engine", 1e-4)]
+    assert own.best == own.bandit.arms[ANSOR].best == 1e-3  # of the arm itself
     assert heard(others, own) == []
 
 
@@ -61,11 +63,11 @@ def test_what_another_run_has_found_is_what_the_task_has_to_beat(journals):
     assert own.bandit.arms[ANSOR].stats.brought == 0  # it was not this search's merit
 
 
-def test_a_search_of_a_template_knows_the_filled_setting_of_the_same_implementation(journals):
+def test_a_search_knows_the_filled_setting_of_the_same_implementation(journals):
     journal, _ = journals
     own = state(contenders=(TEMPLATES, ANSOR), starts={STATIC: "filled"})
     write(journal, own, "filled", 2e-3, STATIC)
     write(journal, own, "filled, too", 2e-3, Contender("static", "winograd4"))
     others = ConcurrentRuns(journal)
     assert [each.schedule for each in others.known(own, TEMPLATES)] == ["filled"]
-    assert others.known(own, ANSOR) == []
+    assert others.news(own, TEMPLATES) == []

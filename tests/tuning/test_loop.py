@@ -365,12 +365,13 @@ def test_shares_are_those_of_the_measured_starts(journal):
     assert measure_shares(tasks, journal) == pytest.approx({0: 0.6, 1: 0.2, 2: 0.2})
 
 
-def test_a_search_is_told_of_its_own_schedules_only(journal):
+def test_a_search_is_told_of_all_schedules_of_its_implementation(journal):
     each = with_start(5.0)
     start(journal, [each], {"trials": 3})
     tuner(journal, [each], {"trials": 3}).run()
-    assert [known.schedule for known in journal.known(each, ANSOR)] == ["1000", "999"]
-    assert [known.schedule for known in journal.known(each, STATIC)] == ["5.0"]
+    known = journal.known(each, ANSOR.implementation)
+    assert [schedule.schedule for schedule in known] == ["5.0", "1000", "999"]
+    assert journal.known(each, "winograd4") == []
 
 
 def test_records_of_others_than_the_rule_names_do_not_win(journal):

@@ -112,10 +112,10 @@ class Stopwatch:
 def test_only_what_is_measured_here_counts(state, journal, maker, documents):
     journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
     assert journal.winner(state) is None
-    assert journal.known(state, TEMPLATES) == []
+    assert journal.known(state, TEMPLATES.implementation) == []
     trials = trials_of(journal, [state], Stopwatch(), trials=9)
     trials.each(find_seeds(trials, maker))
-    assert journal.known(state, TEMPLATES) == [MeasuredSchedule(documents[3], 2.0)]
+    assert journal.known(state, TEMPLATES.implementation) == [MeasuredSchedule(documents[3], 2.0)]
     assert state.trials == 1
     assert journal.winner(state).times == (2.0,)
     assert found(state, journal, maker) == []  # once is enough

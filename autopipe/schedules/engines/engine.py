@@ -37,8 +37,8 @@ class Problem:
     """The implementation to schedule, as `main`."""
     conditions: "Conditions"
     known: Sequence[MeasuredSchedule]
-    """Schedules that this engine proposed for this implementation before, in earlier runs too, and
-    for `autotvm` the filled setting; some may be of an earlier version of a template."""
+    """All schedules of this implementation that were measured before, in earlier runs, too. Some
+    come from other engines or from earlier versions of templates: skip what does not apply."""
     batch: int
     """Most schedules that will be asked for at once."""
     seed: int
@@ -54,7 +54,7 @@ class Search(Protocol):
 
     A search may have an attribute `size`, the number of schedules it chooses from. It is then not
     begun if that number is too small. And it may have a method `hear`, which takes schedules of
-    this engine that other runs have measured meanwhile, so that it proposes none of these.
+    this task that other runs have measured meanwhile, so that it proposes none of these.
     """
 
     def propose(self, count: int) -> list[str]:

@@ -3,19 +3,12 @@
 Two runs that tune the same task at the same time would else have the same schedules measured.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
-
 from autopipe.records.store import StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
-
-_FILLS: Final[Mapping[str, str]] = {"autotvm": "static"}
-"""The engine that fills the templates which another one searches: it has measured a setting of the
-search before that begins."""
 
 
 class ConcurrentRuns:
@@ -28,27 +21,25 @@ class ConcurrentRuns:
         """The newest row known to the search of each workload and arm."""
 
     def known(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return all measured schedules of an arm on this platform.
-
-        So engine `autotvm` knows the time of the filled setting, which is not measured again.
-        """
-        return _to_measured_schedules(self._read_new_rows(state, by, 0))
+        """Return all measured schedules of an implementation, and mark them as known."""
+        self._read_new_rows(state, by, 0)
+        return self._journal.known(state, by.implementation)
 
     def news(self, state: TaskState, by: Contender) -> list[MeasuredSchedule]:
-        """Return the schedules that other runs measured since the last call.
+        """Return the schedules that other runs measured since the last call, of any engine.
 
-        Their best becomes the best time of the task.
+        The best of this arm becomes the best time of the task.
         """
         session = self._journal.session.name
         since = self._told.get((state.task.workload, by), 0)
         rows = [
             row for row in self._read_new_rows(state, by, since) if row.record.session != session
         ]
-        schedules = _to_measured_schedules(rows)
-        for schedule in schedules:
-            state.best = min(state.best, schedule.seconds)
-            state.bandit.observe(by, schedule.seconds)
-        return schedules
+        for row in rows:
+            if Proposal.of(row.record).by == by:
+                state.best = min(state.best, row.record.median)
+                state.bandit.observe(by, row.record.median)
+        return [MeasuredSchedule(row.record.schedule, row.record.median) for row in rows]
 
     def _read_new_rows(self, state: TaskState, by: Contender, last: int) -> list[StoredRecord]:
         every = self._journal.rows(state, last)
@@ -56,9 +47,6 @@ class ConcurrentRuns:
         self._told[search_key] = max(
             (row.id for row in every), default=self._told.get(search_key, 0)
         )
-        sources = {by, Contender(_FILLS.get(by.engine, by.engine), by.implementation)}
-        return [row for row in every if Proposal.of(row.record).by in sources]
-
-
-def _to_measured_schedules(rows: Sequence[StoredRecord]) -> list[MeasuredSchedule]:
-    return [MeasuredSchedule(row.record.schedule, row.record.median) for row in rows]
+        return [
+            row for row in every if Proposal.of(row.record).by.implementation == by.implementation
+        ]

@@ -100,7 +100,7 @@ class _SearchRequest:
 
     def piece(self, state: TaskState, by: Contender) -> Piece:
         """Build the piece of a search, with all that is needed to reproduce its failure."""
-        schedules = self.checks.journal.known(state, by)
+        schedules = self.checks.journal.known(state, by.implementation)
         known_times = [(known.schedule, str(known.seconds)) for known in schedules]
         tuning = self.plan.tuning
         problem = {
