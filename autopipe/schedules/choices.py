@@ -1,6 +1,6 @@
 """Loads both operands of a select before it, so that LLVM vectorizes it.
 
-TVM makes a branch of each select whose operands load memory, as the index of the one not selected
+TVM makes a branch of each select with loads in its operands, as the index of the one not selected
 may be out of bounds. Where both are proved in bounds, their loads are bound to variables first.
 
 Example: the gradient of a loss, y[i, j] of [128, 512].
@@ -82,7 +82,7 @@ def read_both(sch: Schedule, rv: SBlockRV) -> None:
 
 
 def replace_branches(sch: Schedule, rv: SBlockRV) -> None:
-    """Replace branches whose values load no memory by selects, as in a unit matrix."""
+    """Replace branches without loads in their values by selects, as in a unit matrix."""
     store = sch.get(rv).body
     value = _to_selects(store.value, lambda call: not loads_of(call))
     replace_block(sch, rv, BufferStore(store.buffer, value, store.indices))

@@ -107,5 +107,5 @@ class _Row:
         offset = self._known.simplify(offset)
         parts = find_nodes(offset, tirx.FloorDiv, tirx.FloorMod)
         if any(count_occurrences(part, self._last) for part in parts):
-            raise ScheduleError(f"{tensor.name} does not move on evenly")
+            raise ScheduleError(f"{tensor.name} is not linear along the collapsed axes")
         return self._views.of(tensor)[offset]

@@ -24,7 +24,7 @@ from autopipe.schedules.analysis.expressions import is_among
 from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.primitives import rewrite_function
 
-_COPIED: Final = "_alone"
+_SERIAL_SUFFIX: Final = "_alone"
 """Suffix of the buffers that only the serial copy of a loop nest uses."""
 
 
@@ -69,7 +69,7 @@ def guard_nest(
         return nest
     if pays is False:
         return _to_serial(nest)
-    copies = [tirx.Var(f"{buffer.name}{_COPIED}", buffer.ty) for buffer in own_buffers]
+    copies = [tirx.Var(f"{buffer.name}{_SERIAL_SUFFIX}", buffer.ty) for buffer in own_buffers]
     if new_buffers is not None:
         new_buffers += copies
     serial_nest = copy_loop_nest(_to_serial(nest), list(zip(own_buffers, copies, strict=True)))

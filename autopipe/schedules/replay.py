@@ -39,7 +39,9 @@ def apply_trace(module: tvm.IRModule, trace: str) -> Schedule:
         reason = " ".join(str(error).strip().splitlines()[:1])
         raise StageError(f"the trace does not fit this workload: {reason}") from None
     if _list_parameters(schedule.mod) != _list_parameters(module):
-        raise Forbidden("the trace changes what the workload takes; it would leave its tensors")
+        raise Forbidden(
+            "the trace changes the parameters of the workload; accesses could be out of bounds"
+        )
     guard_parallel_loops(schedule)
     return schedule
 

@@ -260,7 +260,7 @@ def test_a_split_keeps_to_the_length_of_its_loop():
             "TransformBlockLayout",
             "instruction 2, TransformBlockLayout: an index map with an inverse",
         ),
-        ("TransformLayout", "the trace changes what the workload takes"),
+        ("TransformLayout", "the trace changes the parameters of the workload"),
     ],
 )
 def test_a_layout_stays_within_its_tensors(kind, why, module):

@@ -1,4 +1,4 @@
-"""Classifies a block of a PrimFunc, as far as schedules depend on it."""
+"""Properties of the blocks of a PrimFunc: extents, axes, and predicates on their bodies."""
 
 import math
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from autopipe.schedules.analysis.expressions import find_nodes
 cache_type_hints()  # every template looks at blocks
 
 SPATIAL: Final = tvm.tirx.IterVar.DataPar
-"""The kind of an axis whose iterations do not depend on each other."""
+"""The type of an axis with independent iterations."""
 
 _OPERANDS: Final = 2
 _ALWAYS: Final = tvm.tirx.const(1, "bool")
@@ -31,11 +31,11 @@ def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
 
 
 Extent: TypeAlias = int | tvm.ir.Expr
-"""A number of iterations: an expression where it hangs on open sizes."""
+"""A number of iterations: an expression where a dimension is dynamic."""
 
 
 def extent_of(extent: tvm.ir.Expr) -> Extent:
-    """Return an extent as a number where it is one."""
+    """Convert an extent to an int where it is constant."""
     return int(extent) if isinstance(extent, tvm.tirx.IntImm) else extent
 
 
@@ -52,7 +52,7 @@ def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVa
 
 
 def bind_axes(block: SBlock) -> Analyzer:
-    """Return an analyzer that knows the ranges of a block's axes."""
+    """Return an analyzer with the axes of a block bound to their ranges."""
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
@@ -60,43 +60,43 @@ def bind_axes(block: SBlock) -> Analyzer:
 
 
 def element_bits(dtype: object) -> int:
-    """Return the size of an element of a dtype in bits, a byte at least."""
+    """Return the size of an element of a dtype in bits, at least 8."""
     return max(8, int(tvm.runtime.DataType(str(dtype)).bits))
 
 
 def tensors_of(function: tvm.tirx.PrimFunc) -> list[tvm.ir.Var]:
-    """Return the tensors that a function takes, its results among them."""
+    """Return the tensor parameters of a function, inputs and outputs."""
     return [one for one in function.params if isinstance(one.ty, tvm.tirx.BufferType)]
 
 
 def number_of(value: Extent, dtype: str) -> tvm.ir.Expr:
-    """Return an extent as an expression of a dtype, such as that of indices."""
+    """Convert an extent to an expression of a dtype, such as that of indices."""
     return tvm.tirx.IntImm(dtype, value) if isinstance(value, int) else value.astype(dtype)
 
 
 def product_of(extents: Iterable[Extent]) -> Extent:
-    """Return the product of extents, numbers first."""
+    """Return the product of extents, constants first."""
     numbers_first = sorted(extents, key=lambda extent: not isinstance(extent, int))
     total: Extent = math.prod(numbers_first)
     return total
 
 
 def parts_of(extent: Extent, size: int) -> Extent:
-    """Return how many parts of a size an extent is cut into; the last one may be no whole part."""
+    """Return the number of parts of a size in an extent, rounded up."""
     if isinstance(extent, int):
         return -(-extent // size)
     return (extent + (size - 1)) // size
 
 
 def simplify_extent(extent: Extent) -> Extent:
-    """Return an extent in TVM's simplest form."""
+    """Simplify an extent by TVM's analyzer."""
     return extent if isinstance(extent, int) else extent_of(Analyzer().simplify(extent))
 
 
 def is_large_enough(
     extents: Iterable[Extent], minimum: int, open_sizes: OpenSizes | None = None
 ) -> bool | tvm.ir.Expr:
-    """Tell whether a product of extents is so large; a condition if that hangs on open sizes."""
+    """Tell whether a product of extents reaches a minimum; a condition if sizes are dynamic."""
     total = product_of(extents)
     if isinstance(total, int) or open_sizes is None:
         return total >= minimum
@@ -106,20 +106,20 @@ def is_large_enough(
 
 
 def is_spatial(block: SBlock) -> bool:
-    """Tell whether the block reduces nothing."""
+    """Tell whether a block has no reduction axis."""
     return all(axis.iter_type == SPATIAL for axis in block.iter_vars)
 
 
 def is_static(block: SBlock) -> bool:
-    """Tell whether all extents of the block are known."""
+    """Tell whether all extents of a block are constant."""
     return all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
 
 
 def is_whole(sch: Schedule, rv: SBlockRV) -> bool:
     """Tell whether the loops around a block run each of its instances once, in order.
 
-    So it is for all that TVM makes of tensor expressions; loops that were written by hand may leave
-    some out.
+    This holds for all blocks that TVM lowers from tensor expressions; hand-written loops may skip
+    some instances.
     """
     block, loops = sch.get(rv), [sch.get(loop) for loop in sch.get_loops(rv)]
     realizes = find_nodes(sch.mod["main"].body, SBlockRealize)
@@ -148,12 +148,12 @@ def _is_only(value: tvm.ir.Expr, domain: tvm.ir.Range) -> bool:
 
 
 def is_copy(block: SBlock) -> bool:
-    """Tell whether the block only moves elements."""
+    """Tell whether a block only copies elements."""
     return isinstance(getattr(block.body, "value", None), tvm.ir.TensorLoad)
 
 
 def is_product(block: SBlock) -> bool:
-    """Tell whether the block adds a product of operands to its result."""
+    """Tell whether a block adds a product of operands to its result."""
     total = getattr(block.body, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.reads) < _OPERANDS:
         return False
@@ -161,10 +161,10 @@ def is_product(block: SBlock) -> bool:
 
 
 def find_output_bits(block: SBlock) -> int:
-    """Return the size in bits of an element that the block writes."""
+    """Return the size in bits of an output element of a block."""
     return int(tvm.runtime.DataType(block.writes[0].source.dtype).bits)
 
 
 def _strip_cast(term: tvm.ir.Expr) -> tvm.ir.Expr:
-    """Return an expression without the cast around it, if there is one."""
+    """Remove the outermost cast of an expression, if any."""
     return term.value if isinstance(term, tvm.tirx.Cast) else term

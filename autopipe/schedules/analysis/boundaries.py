@@ -1,7 +1,7 @@
-"""Find the indices of a block's axes at which conditions and clamps change their outcome.
+"""Finds the indices of a block's axes at which conditions and clamps change their outcome.
 
 Example: `x[max(i - 1, 0)] if j < 30 else 0` of [64, 32] has the boundaries 1 of i and 30 of j. They
-divide these axes into (1, 63) and (30, 2).
+split these axes into (1, 63) and (30, 2).
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ _LISTS: Final = ("args", "indices")
 def find_boundaries(value: tvm.ir.Expr, block: SBlock) -> Mapping[int, set[int]]:
     """Return the indices of each axis at which a condition, or a clamp, changes its value.
 
-    Those of conditions that ask for two axes are left out.
+    Conditions on more than one axis are ignored.
     """
     axes = [axis.var for axis in block.iter_vars]
     boundaries: dict[int, set[int]] = defaultdict(set)
@@ -33,7 +33,7 @@ def find_boundaries(value: tvm.ir.Expr, block: SBlock) -> Mapping[int, set[int]]
     for node in nodes_of(value):
         if not isinstance(node, SIDES) or not _is_integer(node.a):
             continue
-        for first in (True, False):  # of a choice inside, such as a clamp at the other end
+        for first in (True, False):  # operand of an inner select, such as a clamp at the other end
             sign = choose_side(build_difference(node), first=first)
             steps = [int(step) for step in _find_linear_steps(analyzer.simplify(sign), axes)]
             varying_axes = [at for at, step in enumerate(steps[:-1]) if step]
@@ -43,14 +43,14 @@ def find_boundaries(value: tvm.ir.Expr, block: SBlock) -> Mapping[int, set[int]]
 
 
 def divide_axis(boundaries: set[int], extent: int) -> tuple[int, ...]:
-    """Return the extents between the boundaries of an axis; nothing if there is none inside."""
+    """Return the extents between the boundaries of an axis; () without an inner boundary."""
     inside = sorted(boundary for boundary in boundaries if 0 < boundary < extent)
     ends = [*inside, extent]
     return tuple(map(int.__sub__, ends, [0, *inside])) if inside else ()
 
 
 def nodes_of(node: tvm.ir.Node, *, within_loads: bool = True) -> Iterator[Any]:
-    """Yield an expression and all expressions in it."""
+    """Yield an expression and its subexpressions, in pre-order."""
     yield node
     if within_loads or not isinstance(node, TensorLoad):
         parts = (getattr(node, name, None) for name in _PARTS)

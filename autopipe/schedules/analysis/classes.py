@@ -1,13 +1,13 @@
 """Classes of blocks, after the RFC "Auto-Schedule from Compute Declaration" (apache/tvm#2954).
 
-The class says which schedules there are to choose from. The RFC names four; what tells them apart
-is ours: whether a block reduces, whether it reads elements again, and what it stands beside.
+The class determines the candidate schedules. The RFC names four; the criteria are ours: whether a
+block reduces, whether it has data reuse, and the classes of its neighbours.
 
 Example: a convolution with padding and ReLU, then a softmax.
 
-    pad       location-tunable   feeds the sum that follows: whole, or tile by tile inside its loops
+    pad       location-tunable   feeds the next sum: in full, or tile by tile inside its loops
     conv2d    complex reduction  each pixel is read for every output channel: tiles in registers
-    relu      location-tunable   takes one sum each: applied to a tile before that leaves registers
+    relu      location-tunable   reads one sum each: applied to a tile while that is in registers
     max, sum  simple reduction   each element is read once: rows in parallel, partial results
 """
 
@@ -23,18 +23,18 @@ from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
 
 
 class BlockClass(StrEnum):
-    """What kind of computation a block is."""
+    """The kinds of computation of a block."""
 
     DIRECT = "direct compute"
-    """Each output from a few inputs; computed where it is used, or in order of memory."""
+    """Each output from a few inputs; inlined, or computed in memory order."""
     SIMPLE_REDUCTION = "simple reduction"
-    """Reduces, and reads no element twice: memory is the bound."""
+    """A reduction without data reuse: memory-bound."""
     COMPLEX_REDUCTION = "complex reduction"
-    """Reduces, and reads elements again for other outputs: tiles keep them near."""
+    """A reduction with data reuse across outputs: tiled for caches and registers."""
     LOCATION_TUNABLE = "location-tunable"
-    """Direct, beside a reduction: it may be computed inside the loops of that."""
+    """Direct, adjacent to a reduction: it may be computed inside the loops of that."""
     OPAQUE = "opaque"
-    """Does not say what it reads and writes, or has no axes; it stays as it is."""
+    """Without declared reads and writes, or without axes; not scheduled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ClassifiedBlock:
     """Iterations of its reduction axes."""
 
     def __str__(self) -> str:
-        """Return a line: name, class and iterations."""
+        """Format as one line: name, class and iterations."""
         over = f" over {'x'.join(map(str, self.reduces))}" if self.reduces else ""
         return f"{self.name}: {self.kind}, {'x'.join(map(str, self.extents)) or '1'}{over}"
 
@@ -84,7 +84,7 @@ def _find_block_class(sch: Schedule, rv: SBlockRV, block: SBlock) -> BlockClass:
 
 
 def _has_reuse(block: SBlock) -> bool:
-    """Tell whether a reduction reads some operand more often than that has elements.
+    """Tell whether a reduction reads some operand more often than the operand has elements.
 
     Example: with 8 x 20 outputs and 12 terms, a product runs 1,920 times and reads 8 x 12 and
     20 x 12 elements; a sum of rows runs as often as its operand has elements.

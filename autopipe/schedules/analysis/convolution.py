@@ -1,7 +1,7 @@
 """Recognizes a plain convolution of images or volumes in a fused PrimFunc, from its TIR alone.
 
 TOPI writes a convolution as two blocks, padding and sum. Whether two blocks are a convolution is
-decided by comparing them with the blocks that TOPI writes for the same shapes.
+decided by comparison with the blocks that TOPI writes for the same shapes.
 """
 
 from collections.abc import Sequence
@@ -37,12 +37,11 @@ class Convolution:
     """The buffer of the weights, `[rows, columns, channels in, channels out]`; those of a volume
     begin with slices, too."""
     constant: bool
-    """Whether the kernel is a weight whose layout is free."""
+    """Whether the kernel is a weight with a free layout."""
     padding: tuple[int, ...]
     """Rows of zeros above the image and columns of them to its left; slices before a volume."""
     dilation: tuple[int, ...]
-    """Rows, and columns, from one element that the kernel is multiplied with to the next; slices
-    first in a volume."""
+    """The dilation of rows and columns; slices first in a volume."""
     result: Any
     """The buffer of the sums, `[batch, rows, columns, channels]`, or those of a volume."""
     after: SBlock
@@ -58,14 +57,14 @@ def match_convolution(module: tvm.IRModule, size: int) -> Convolution | None:
     try:
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
         sums = [block for block in blocks if not is_spatial(sch.get(block))]
-        if len(blocks) < 2 or sums != blocks[1:2]:  # noqa: PLR2004 - padding, sum, the rest
+        if len(blocks) < 2 or sums != blocks[1:2]:  # noqa: PLR2004 - padding, sum, epilogue
             return None
         pad, total = (sch.get(block) for block in blocks[:2])
         if not _has_image_operands(pad, total, size):
             return None
         after = _merge_epilogue(sch, blocks[1:])
         result = sch.get(blocks[1]).writes[0].source
-    except RuntimeError:  # TIR without blocks, or one that can not be inlined
+    except RuntimeError:  # TIR without blocks, or a block that cannot be inlined
         return None
     steps = _find_padding_dilation(pad, total)
     if steps is None or not _is_elementwise(after, result):
@@ -76,7 +75,7 @@ def match_convolution(module: tvm.IRModule, size: int) -> Convolution | None:
 
 
 def _merge_epilogue(sch: Schedule, blocks: Sequence[Any]) -> SBlock:
-    """Return what follows the first block as one block; a copy if nothing follows."""
+    """Merge the blocks after the first one into one block; a copy if there is none."""
     first, *epilogue = blocks
     if not epilogue:
         return sch.get(sch.cache_write(first, 0, "global"))

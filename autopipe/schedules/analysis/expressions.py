@@ -12,11 +12,11 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate, structural_walk
 
 Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
-"""Pairs of a variable and its value; no dict, as variables of TVM have no hash here."""
+"""Pairs of a variable and its value; no dict, as TVM's variables have no hash here."""
 
 
 BRANCH: Final = "prim.if_then_else"
-"""The operator that evaluates one of two values."""
+"""The operator that evaluates only one of two values."""
 
 
 def find_nodes(root: Any, *kinds: type) -> list[Any]:  # noqa: ANN401 - any TIR
@@ -43,7 +43,7 @@ def branches_of(expression: Any) -> list[Call]:  # noqa: ANN401 - any TIR
 
 
 def flat_index(load: TensorLoad) -> Any:  # noqa: ANN401 - an expression, or a number
-    """Return where in memory a load reads, counted in elements."""
+    """Return the row-major offset of a load in its buffer, in elements."""
     flat: Any = 0
     for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
         flat = flat * int(extent) + index
@@ -51,7 +51,7 @@ def flat_index(load: TensorLoad) -> Any:  # noqa: ANN401 - an expression, or a n
 
 
 def remove_repeated_loads(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
-    """Return loads without those of an element that another one reads."""
+    """Remove structurally equal loads."""
     unique_loads: list[TensorLoad] = []
     for load in loads:
         if not any(tvm_ffi.structural_equal(load, one) for one in unique_loads):
@@ -60,7 +60,7 @@ def remove_repeated_loads(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
 
 
 def count_occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
-    """Return how often a variable occurs in an expression."""
+    """Count the occurrences of a variable in an expression."""
     return sum(map(var.same_as, find_nodes(expression, tvm.ir.Var)))
 
 
@@ -69,9 +69,9 @@ def replace_variables(
     values: Values,
     load: Callable[[TensorLoad], tvm.ir.Expr | None] = lambda _: None,
 ) -> tvm.ir.Expr:
-    """Return an expression with variables replaced by their values.
+    """Replace variables in an expression by their values.
 
-    A load is replaced by what `load` returns for it; None leaves it, with new indices.
+    A load is replaced by the result of `load`; if that is None, only its indices are rewritten.
     """
 
     def variable(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
@@ -87,14 +87,14 @@ def replace_variables(
 def unravel_index(
     extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr, *, job: bool = False
 ) -> list[tvm.ir.Expr]:
-    """Return the index along each axis for a row-major index over all of them.
+    """Convert a row-major index over all axes to the index along each axis.
 
     Example: index 23 over axes of extents (2, 3, 4) is [1, 2, 3], as 23 = (1 * 3 + 2) * 4 + 3. The
-    first part is not taken modulo its extent, as the index is never too large.
+    first part is not taken modulo its extent, as the index is in bounds.
 
-    The index may be that of a `job`, and the parts are bound to variables. Then open extents are 1
-    at least: TVM finds a division by zero in loops that it can prove are never run. Elsewhere that
-    would hide from TVM that neighbours in a row are neighbours in memory.
+    The index may be that of a `job`, and the parts are bound to variables. Then dynamic extents are
+    clamped to at least 1: TVM reports a division by zero in loops that it proves empty. Elsewhere
+    the clamp would hide from TVM that a row is contiguous in memory.
     """
 
     def divisor(extent: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
@@ -114,17 +114,17 @@ def to_full_region(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
 
 
 def remove_duplicates(buffers: Sequence[tvm.ir.Var]) -> list[tvm.ir.Var]:
-    """Return each of some buffers once."""
+    """Remove repeated buffers, in order."""
     return [one for at, one in enumerate(buffers) if not is_among(one, buffers[:at])]
 
 
 def is_among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
-    """Tell whether a buffer is one of some."""
+    """Tell whether a buffer is in a list, by identity."""
     return any(buffer.same_as(other) for other in buffers)
 
 
 def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
-    """Write both branches of a condition, or one if it is known; yield which one is written."""
+    """Write both branches of a condition, or one if it is constant; yield the value in each."""
     if isinstance(condition, bool):
         yield condition
         return
@@ -138,11 +138,11 @@ def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FB
 def write_lane_loops(
     count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
-    """Write a loop in vectors, then what is left; yield each index and its lane.
+    """Write a vectorized loop, then its remainder; yield each index and its lane.
 
     Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
-    number is open, what is left after whole vectors is written one by one. `number` makes
-    constants of the dtype of indices. An IRBuilder must be open.
+    count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
+    indices. An IRBuilder must be open.
     """
     if not (isinstance(count, int) and count < width):
         with (
@@ -170,11 +170,11 @@ def write_element_loops(
     *,
     unroll: bool = False,
 ) -> Iterator[tvm.ir.Expr]:
-    """Write loops over elements in vectors, the rest in shorter vectors; yield each index.
+    """Write vectorized loops over elements, the remainder in shorter vectors; yield each index.
 
     Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
-    number is open, what is left after whole vectors is written one by one. `number`
-    makes constants of the dtype of indices. An IRBuilder must be open.
+    count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
+    indices. An IRBuilder must be open.
     """
     if not isinstance(count, int):
         for element, _ in write_lane_loops(count, width, number):

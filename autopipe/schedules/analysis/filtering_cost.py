@@ -1,6 +1,6 @@
 """Estimates the cycles of a convolution by minimal filtering, and of a direct one.
 
-`implementations/winograd.py` compares both; `templates/winograd.py` takes the knobs of the least
+`implementations/winograd.py` compares both; `templates/winograd.py` takes the knobs of the minimum
 estimate.
 """
 
@@ -19,19 +19,19 @@ _TO_POSITIONS = 0.5
 """Cycles to transform a vector of the input, for each position of a tile."""
 
 _FROM_POSITIONS: Final = MappingProxyType({16: 1.8, 36: 7.5, 64: 10.2})
-"""Cycles to transform a vector of sums back, for each position of a tile, by the number of these.
-16 of them fit the registers; of 36 and 64 many go to memory and back."""
+"""Cycles to transform a vector of sums back, for each position of a tile, by their number.
+16 positions fit into registers; of 36 and 64 many are spilled."""
 
 _FROM_L2 = 32.0
-"""Most bytes that products read in a cycle from the second-level cache: where the table has 64,
-schedules for these were not timed."""
+"""Maximum of bytes per cycle that products read from the second-level cache: schedules were not
+timed on machines for which the table has 64."""
 
 _RUN = 0.2
-"""Cycles of two products that one vector of weights in a row costs, as weights come from caches
-further away: two and more vectors are a longer run of memory, of which each has its part."""
+"""Cycles of two products that one vector of weights per row costs, as weights come from lower cache
+levels: two and more vectors are a longer contiguous read, over which the cost is spread."""
 
 _DIRECT = 1.15
-"""Cycles of a direct convolution for each cycle in which all lanes would multiply."""
+"""Cycles of a direct convolution for each cycle at peak throughput."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,26 @@ class Blocking:
     chunk: int
     """Output channels between product and transformation back; divides those of a block."""
     rows: int
-    """Tiles that are summed in registers; divides `tiles`."""
+    """Tiles with sums in registers; divides `tiles`."""
     columns: int
-    """Output channels that are summed in registers; divides `chunk`."""
+    """Output channels with sums in registers; divides `chunk`."""
     width: int
     """Output channels in a vector, a power of two; divides `columns`."""
 
 
 _PAIR, _SPILL = 6, 0.5
-"""Registers that two steps want beside the sums, with one vector a row, and further cycles of two
-products where there is none left for a sum, which then goes to memory and back."""
+"""Registers that two steps need beside the sums, with one vector a row, and further cycles of two
+products where a sum is spilled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filtering:
-    """What the knobs depend on in a convolution by minimal filtering."""
+    """The sizes of a convolution by minimal filtering that determine the knobs."""
 
     positions: int
     """Products of a tile for each pair of channels: 16, 36 or 64."""
     tiles: int
-    """Number of tiles, those that only fill up the last block included."""
+    """Number of tiles, including the padding of the last block."""
     inputs: int
     """Input channels."""
     outputs: int
@@ -82,7 +82,7 @@ def estimate_filtering(filtering: Filtering, knobs: Blocking, hardware: Hardware
     latency = machine.fma_latency_cycles + LATE_LOAD
     issue = 2 * step_cycles(machine, tile, knobs.rows + vectors, latency) / tile
     issue += _RUN / vectors
-    if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM takes two steps at a time
+    if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM unrolls two steps
         issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
     working_set = BYTES * (inputs + filtering.positions * knobs.tiles * knobs.chunk)
@@ -101,14 +101,14 @@ def estimate_filtering(filtering: Filtering, knobs: Blocking, hardware: Hardware
 
 
 def estimate_overlap(computes: float, reads: float) -> float:
-    """Return the cycles of arithmetic and reads that overlap, but for a part of the shorter one."""
+    """Return the cycles of overlapped arithmetic and reads; 30 % of the shorter are not hidden."""
     return max(computes, reads) + 0.3 * min(computes, reads)
 
 
 def _estimate_read_rate(size: int, hardware: HardwareParams) -> float:
-    """Return how many bytes a core reads in a cycle if it reads `size` bytes again and again.
+    """Return the read bandwidth of a core for a working set of `size` bytes, in bytes per cycle.
 
-    None of that is found in a first-level cache, and other cores read from the third level, too.
+    First-level hits are not counted, and the third level is shared with other cores.
     """
     if size <= hardware.l2:
         return min(_FROM_L2, hardware.machine.l2_bytes_per_cycle)
@@ -118,7 +118,7 @@ def _estimate_read_rate(size: int, hardware: HardwareParams) -> float:
 
 
 def _find_memory_rate(hardware: HardwareParams) -> float:
-    """Return how many bytes a core reads in a cycle from memory."""
+    """Return the memory bandwidth of a core in bytes per cycle."""
     return hardware.machine.memory_bytes_per_ns / hardware.machine.frequency_ghz
 
 

@@ -1,8 +1,8 @@
-"""Recognizes sums of products that are matrix products in the layouts that BLAS takes.
+"""Recognizes contractions that are matrix products in the layouts of BLAS.
 
 Example: `c[b, i, j] += x[b, i, k] * y[b, k, j]` with extents 2, 8, 20 and 12 is a loop over b with
 the steps (a=96, b=240, c=160) around a Gemm with m=8, n=20, k=12. A 1x1 convolution (NHWC) is one
-Gemm, as its batch, rows and columns lie in memory like one axis.
+Gemm, as its batch, rows and columns collapse into one axis.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from autopipe.schedules.analysis.product import Product
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop, and how many elements one step moves in each operand and in the result."""
+    """A loop, and its strides in each operand and in the result, in elements."""
 
     extent: int
     a: int
@@ -28,11 +28,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Where a matrix lies in a buffer: row-major, or column-major if it is transposed."""
+    """A matrix in a buffer: row-major, or column-major if it is transposed."""
 
     buffer: Any
     offset: int
-    """Number of elements of the buffer before it."""
+    """Its first element in the buffer."""
     transposed: bool
     lead: int
     """Elements from one row to the next, or from one column if transposed: BLAS's `ld`."""
@@ -70,7 +70,7 @@ def match_gemm(product: Product) -> Gemm | None:
     if not isinstance(term, tvm.tirx.Mul) or len(product.loads) != 2:  # noqa: PLR2004 - operands
         return None
     if not all(any(side.same_as(load) for load in product.loads) for side in (term.a, term.b)):
-        return None  # something is done to an operand
+        return None  # an operand is not a plain load
     loops = [*zip(product.axes, product.extents, strict=True)]
     loops += zip(product.sums, product.terms, strict=True)
     loop_axes = [(var, extent) for var, extent in loops if extent > 1]
@@ -91,7 +91,7 @@ def match_gemm(product: Product) -> Gemm | None:
         Axis(extent, *steps_of) for (_, extent), steps_of in zip(loop_axes, strides, strict=True)
     ]
     operands = [place[0] for place in places]
-    # c = a @ b did not fit; try the operands the other way round.
+    # c = a @ b did not match; try the operands in reverse order.
     return _match_operand_order(axes, operands, offsets) or _match_operand_order(
         [Axis(axis.extent, axis.b, axis.a, axis.c) for axis in axes],
         [operands[1], operands[0], operands[2]],
@@ -102,7 +102,7 @@ def match_gemm(product: Product) -> Gemm | None:
 def _find_strides(
     buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr], axes: Sequence[tvm.ir.Var]
 ) -> list[int]:
-    """Return the elements of a step along each axis, then the offset; [] if not constant."""
+    """Return the stride along each axis, then the offset, in elements; [] if not constant."""
     flat: Any = 0
     for index, extent in zip(indices, buffer.ty.shape, strict=True):
         flat = flat * int(extent) + index
@@ -114,10 +114,10 @@ def _find_strides(
 def _match_operand_order(
     axes: Sequence[Axis], buffers: Sequence[Any], offsets: Sequence[int]
 ) -> Gemm | None:
-    """Return the matrix products with the operands in this order, or None if they do not fit.
+    """Return the matrix products with the operands in this order, or None if they do not match.
 
-    An axis that only `a` and `c` follow is of the rows, one that only `b` and `c` follow of the
-    columns, one that only `a` and `b` follow is summed; one that all follow is a loop outside.
+    An axis of only `a` and `c` is of the rows, one of only `b` and `c` of the columns, one of only
+    `a` and `b` is summed; one of all three is an outer (batch) loop.
     """
     if any(axis.c and not axis.a and not axis.b for axis in axes):
         return None
@@ -141,7 +141,7 @@ def _match_operand_order(
 
 
 def _merge_axes(axes: Sequence[Axis], which: str) -> tuple[Axis, list[Axis]]:
-    """Return the last axes that lie like one in the tensors `which`, merged; then the others."""
+    """Merge the last axes that are contiguous in the tensors `which`; return also the others."""
     if not axes:
         return Axis(1, 0, 0, 0), []
     *rest, last = axes

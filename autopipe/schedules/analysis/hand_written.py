@@ -1,13 +1,13 @@
-"""Reads loops that somebody wrote by hand into a block that says nothing of itself.
+"""Analyses hand-written loops in an opaque block, which declares no axes, reads or writes.
 
-TVM has such blocks for prefix sums, scatters and searches: what they read and write hangs on data,
-or on what they wrote before. What can be known is whether the steps of an outermost loop hang on
-each other. They do not where the author made the loop parallel, and where each step has a part of
-every tensor that is written to itself:
+TVM has such blocks for prefix sums, scatters and searches: their accesses depend on data, or on
+earlier stores. The analysis decides whether the steps of an outermost loop are independent. They
+are where the author made the loop parallel, and where each step has its own slice of every tensor
+that is written:
 
     for j in range(300):
         for k in range(511):
-            out[k + 1, j] = out[k, j] + x[k + 1, j]         # step j has column j
+            out[k + 1, j] = out[k, j] + x[k + 1, j]         # step j owns column j
 """
 
 import math
@@ -42,17 +42,17 @@ class HandNest:
     work: int
     """Loads and stores of all steps, roughly."""
     independent: bool
-    """Whether its steps may be done in any order, and several at a time."""
+    """Whether its steps may run in any order and in parallel."""
     carried: bool
-    """Whether a step waits for what it wrote itself, and is nothing but loops and stores."""
+    """Whether an inner loop reads a tensor that it writes; the body is only loops and stores."""
     beside: bool
-    """Whether what neighbouring steps read and write are neighbours in memory, or the same."""
+    """Whether all accesses have stride 0 or 1 along the loop."""
     bits: int
     """Size of the largest element that is written."""
 
 
 def is_hand_written(block: SBlock) -> bool:
-    """Tell whether a block says nothing of itself, holds no other, and calls nothing but TIR."""
+    """Tell whether a block is opaque, has no inner block, and calls no external function."""
     if block.iter_vars or block.reads or block.writes or block.alloc_buffers:
         return False
     blocks = find_nodes(block.body, SBlock)
@@ -64,7 +64,7 @@ def is_hand_written(block: SBlock) -> bool:
 
 
 def flatten_statements(body: Stmt) -> Iterator[Stmt]:
-    """Yield the statements of a body, out of what only names a part of it."""
+    """Yield the statements of a body, without sequences and attributes around them."""
     if isinstance(body, AttrStmt):
         yield from flatten_statements(body.body)
     elif isinstance(body, SeqStmt):
@@ -75,7 +75,7 @@ def flatten_statements(body: Stmt) -> Iterator[Stmt]:
 
 
 def describe_nest(loop: For) -> HandNest | None:
-    """Return what is known of an outermost loop, or None if its length is not."""
+    """Describe an outermost loop, or return None if its extent is not constant."""
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm) or int(loop.min):
         return None
     analyzer = Analyzer()
@@ -98,7 +98,7 @@ def describe_nest(loop: For) -> HandNest | None:
 
 
 def _is_plain(body: Stmt) -> bool:
-    """Tell whether a body is loops of known length and stores, and nothing else."""
+    """Tell whether a body consists of loops of constant extent and stores."""
     if isinstance(body, SeqStmt):
         return all(map(_is_plain, body.seq))
     if isinstance(body, For):
@@ -124,7 +124,7 @@ def _estimate_work(statement: tvm.tirx.Stmt) -> int:
 
 
 Access = tuple[Any, Sequence[Any]]
-"""A tensor, and where it is read or written."""
+"""A tensor and the indices of an access."""
 
 
 def _list_accesses(stores: Sequence[BufferStore]) -> list[Access]:
@@ -137,7 +137,7 @@ def _list_accesses(stores: Sequence[BufferStore]) -> list[Access]:
 
 
 def _is_partitioned(loop: For, stores: Sequence[BufferStore], analyzer: Analyzer) -> bool:
-    """Tell whether each step has a part of every tensor that is written to itself."""
+    """Tell whether each step has its own slice of every tensor that is written."""
     accesses = _list_accesses(stores)
     return all(
         _has_its_own(
@@ -150,7 +150,7 @@ def _is_partitioned(loop: For, stores: Sequence[BufferStore], analyzer: Analyzer
 def _has_its_own(
     places: Sequence[Sequence[Any]], store: BufferStore, loop: For, analyzer: Analyzer
 ) -> bool:
-    """Tell whether some index, or the place in memory, is the step's number in all accesses."""
+    """Tell whether some index, or the offset, is the loop variable plus one constant everywhere."""
     choices = [[at[axis] for at in places] for axis in range(len(store.indices))]
     choices.append([_flatten_index(store.buffer, at) for at in places])
     for indices in choices:
@@ -161,14 +161,14 @@ def _has_its_own(
 
 
 def _is_loop_carried(loop: For) -> bool:
-    """Tell whether a loop reads what it writes."""
+    """Tell whether a loop reads a tensor that it writes."""
     stores = find_nodes(loop, BufferStore)
     loads = find_nodes(loop, TensorLoad)
     return any(load.source.same_as(store.buffer) for load in loads for store in stores)
 
 
 def _find_step_stride(access: Access, variable: tvm.ir.Var, analyzer: Analyzer) -> int | None:
-    """Return how far apart in memory neighbouring steps are; None if that is not constant."""
+    """Return the stride of an access along a loop, in elements; None if it is not constant."""
     flat = analyzer.simplify(_flatten_index(*access))
     parts = find_nodes(flat, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
     if any(count_occurrences(part, variable) for part in parts):
@@ -178,7 +178,7 @@ def _find_step_stride(access: Access, variable: tvm.ir.Var, analyzer: Analyzer) 
 
 
 def _flatten_index(buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr | int:
-    """Return the place of an element in memory, counted in elements."""
+    """Return the row-major offset of an element."""
     sizes = [int(size) for size in buffer.ty.shape]
     factors = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     return sum((index * n for index, n in zip(indices, factors, strict=True)), start=0)

@@ -1,11 +1,11 @@
-"""How two partial results of a reduction become one, where steps tell that.
+"""Derives the combiner of two partial results of a reduction from its steps.
 
-A step takes what a result was, and an element. Where an element is of the form of a result, the
-same step joins two results. That is only so for a reducer that may take its elements in any order
-and any groups, which is proved here for values where ties and order would show.
+A step combines a result with an element. Where an element has the form of a result, the same step
+combines two results. That requires a commutative and associative reducer, which is proved here by
+enumeration of a few values, among which are ties.
 
 Example: at = select(most >= x[k], at, k), most = max(most, x[k]) keeps the first of equal
-elements. Joined in another order it would keep another one, so these results are not joined.
+elements. Combined in another order it would keep another one, so there is no combiner.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from autopipe.schedules.analysis.expressions import find_nodes, loads_of
 from autopipe.schedules.analysis.reducer import Reducer
 
 Join = Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]]
-"""Returns the results of two groups of elements from those of each group."""
+"""Combines the partial results of two groups of elements."""
 
 _PLAIN: Final = (tirx.Add, tirx.Mul, tirx.Min, tirx.Max, tirx.And, tirx.Or)
 
@@ -31,7 +31,7 @@ _VALUES: Final = (0, 1, 2)
 
 
 def find_join(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
-    """Return how results are joined, or None where the steps do not tell; `sums` count steps."""
+    """Return the combiner of partial results, or None; `sums` are the loop variables."""
     candidates = [_find_element(reducer, i) for i in range(len(reducer.values))]
     elements = [element for element in candidates if element is not None]
     if len(elements) < len(candidates):
@@ -66,7 +66,7 @@ def find_join(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
 
 
 def _find_element(reducer: Reducer, position: int) -> Expr | None:
-    """Return what a step takes into a result: the other side of an operation, or of a choice."""
+    """Return the operand of a step that is not the result itself, or None."""
     value = reducer.values[position]
     if isinstance(value, tirx.Select):
         sides = [value.true_value, value.false_value]
@@ -86,7 +86,7 @@ def _is_result(side: Expr, reducer: Reducer, position: int) -> bool:
 
 
 def _replace_elements(value: Expr, elements: Sequence[Any], variables: Sequence[tirx.Var]) -> Expr:
-    """Return a step with names in the place of the elements that it takes."""
+    """Replace the elements in a step by variables."""
     pairs = zip(elements, variables, strict=True)
     for element, variable in sorted(pairs, key=lambda pair: -len(str(pair[0]))):  # x[k] before k
         kind, replacer = type(element), _make_replacer(element, variable)
@@ -99,7 +99,7 @@ def _make_replacer(element: tvm.ir.Expr, variable: tirx.Var) -> Callable[[Any], 
 
 
 def _has_other_reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
-    """Tell whether a step reads anything but results and elements."""
+    """Tell whether a step reads anything other than results and elements."""
     variables = find_nodes(form, tirx.Var)
     if any(variable.same_as(one) for variable in variables for one in sums):
         return True
@@ -107,7 +107,7 @@ def _has_other_reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
 
 
 def _is_order_independent(join: Join, types: Sequence[str]) -> bool:
-    """Tell whether results of few values are joined alike in each order and grouping."""
+    """Tell whether a combiner is commutative and associative for a few values."""
 
     def at(values: Sequence[float]) -> list[Expr]:
         return [tirx.const(value, dtype) for value, dtype in zip(values, types, strict=True)]
@@ -120,7 +120,7 @@ def _is_order_independent(join: Join, types: Sequence[str]) -> bool:
             )
             for one, other in itertools.product(results, repeat=2)
         }
-    except TypeError:  # an operation that has no place here
+    except TypeError:  # an operation without a constant evaluation
         return False
     if any(table[one, other] != table[other, one] for one, other in table):
         return False
@@ -130,7 +130,7 @@ def _is_order_independent(join: Join, types: Sequence[str]) -> bool:
     return all(table[table[a, b], c] == table[a, table[b, c]] for a, b, c in triples)
 
 
-_TOLD: Final[Mapping[Any, Callable[[float, float], float]]] = {
+_OPERATIONS: Final[Mapping[Any, Callable[[float, float], float]]] = {
     tirx.LT: operator.lt, tirx.LE: operator.le, tirx.GT: operator.gt, tirx.GE: operator.ge,
     tirx.EQ: operator.eq, tirx.NE: operator.ne, tirx.Min: min, tirx.Max: max,
     tirx.And: lambda a, b: bool(a) and bool(b), tirx.Or: lambda a, b: bool(a) or bool(b),
@@ -138,7 +138,7 @@ _TOLD: Final[Mapping[Any, Callable[[float, float], float]]] = {
 
 
 def _evaluate_constant(value: Expr) -> float:
-    """Return the value of a choice between numbers. Raises TypeError for anything else."""
+    """Evaluate a constant expression of selects. Raises TypeError for another operation."""
     if isinstance(value, tirx.IntImm | tirx.FloatImm):
         return float(value.value)
     if isinstance(value, tirx.Select):
@@ -147,7 +147,7 @@ def _evaluate_constant(value: Expr) -> float:
         )
     if isinstance(value, tirx.Not):
         return not _evaluate_constant(value.a)
-    operation = _TOLD.get(type(value))
+    operation = _OPERATIONS.get(type(value))
     if operation is None:
-        raise TypeError(f"{type(value).__name__} is no comparison")
+        raise TypeError(f"{type(value).__name__} has no constant evaluation")
     return operation(_evaluate_constant(value.a), _evaluate_constant(value.b))

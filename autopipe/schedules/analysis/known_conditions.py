@@ -1,7 +1,7 @@
-"""Leaves out conditions that always hold, where divisions hide that from TVM.
+"""Removes conditions that always hold, where divisions prevent TVM from proving it.
 
-Example: the gradient of a mean of 2 x 2 pixels asks whether a window begins at or before a row. For
-rows i from 0 on it always does:
+Example: the gradient of a mean of 2 x 2 pixels tests whether a window begins at or before a row.
+For rows i >= 0 it always does:
 
     select(i < 2, 0, (i - 2) / 2 + 1) <= i / 2          # before; divisions round towards zero
     i < 2:   0 <= i // 2                                # both parts hold
@@ -20,13 +20,13 @@ from tvm.tirx import GE, GT, LE, LT, And, IntImm, Not, Select
 from autopipe.schedules.analysis.expressions import is_branch
 
 Rounded = Callable[[Expr, Analyzer], Expr]
-"""Makes divisions of an expression round down where that is the same."""
+"""Replaces truncating divisions by floor divisions where both are equal."""
 
 _COMPARISONS: Final = (LE, LT, GE, GT)
 
 
 def remove_known_conditions(part: tvm.ir.Node, analyzer: Analyzer, floor: Rounded) -> Any:  # noqa: ANN401 - TVM's statements
-    """Return a statement without conditions that always hold by what is known of its axes."""
+    """Remove conditions from a statement that hold for the ranges of its axes."""
 
     def compared(comparison: tvm.ir.Expr) -> Expr:
         return IntImm("bool", 1) if _can_prove(comparison, analyzer, floor) else comparison
@@ -47,7 +47,7 @@ def remove_known_conditions(part: tvm.ir.Node, analyzer: Analyzer, floor: Rounde
 
 
 def _can_prove(comparison: Any, analyzer: Analyzer, floor: Rounded) -> bool:  # noqa: ANN401 - a comparison
-    """Tell whether a comparison of integers holds, for each value of what it chooses from."""
+    """Tell whether a comparison of integers holds, for each operand of a select in it."""
     if "int" not in str(comparison.a.ty.dtype):
         return False
     for at, side in enumerate((comparison.a, comparison.b)):

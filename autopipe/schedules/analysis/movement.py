@@ -1,10 +1,10 @@
-"""Describes how a function without reductions reads memory, from its TIR alone.
+"""Describes the memory accesses of a function without reductions, from its TIR alone.
 
 Each read is described as `AxisPiece`s of the output's axes, by TVM's `normalize_to_iter_sum`.
 
 Example: the transpose y[b, i, j] = x[b, j, i] of [2, 8, 12] has the output extents (2, 12, 8) and
 one read of three pieces: axis 0 with stride 96, axis 1 with stride 1, axis 2 with stride 12. Its
-`tail` is 1. An elementwise function of [2, 8, 12] has `tail` 3: its axes are as good as one axis
+`tail` is 1. An elementwise function of [2, 8, 12] has `tail` 3: its axes collapse into one axis
 of 192 elements.
 """
 
@@ -35,7 +35,7 @@ _WIDE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class AxisPiece:
-    """A part of an axis of the output along which a read moves by a constant stride."""
+    """A part of an axis of the output along which a read has a constant stride."""
 
     axis: int
     """Position of the axis."""
@@ -44,69 +44,69 @@ class AxisPiece:
     extent: int
     """Number of steps of the piece."""
     stride: int
-    """Elements of the tensor that is read for one step of the piece."""
+    """Stride of the read for one step of the piece, in elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What a function without reductions reads, as seen from the output that it writes."""
+    """The loads of a function without reductions, by the axes of its output."""
 
     extents: tuple[int, ...]
     """Extents of the output's axes."""
     bits: int
     """Size of the largest element that is read or written, in bits."""
     reads: tuple[tuple[AxisPiece, ...] | None, ...]
-    """How each read moves; None where that depends on data, as in a gather."""
+    """The pieces of each read; None where it depends on data, as in a gather."""
     parts: tuple[int, ...]
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
     above: tuple[int, ...]
     """The same of the axis before it."""
     tail: int
-    """Number of last axes that are as good as one: every read moves through them evenly."""
+    """Number of last axes that collapse into one: every read is linear in them."""
     effort: Effort = field(default_factory=Effort)
-    """What one thread takes for an element, estimated."""
+    """The estimated cost of an element on one thread."""
     folded: bool = False
-    """Whether a read divides an index, as the copy of an image to a row does."""
+    """Whether a read divides an index, as the flattening of an image does."""
     mixed: bool = False
-    """Whether truths are written, or 64 bits are read, as an index has, where less is written, or
-    the value is made of the index itself, as that of a range is. TVM's vectors of these are slow;
-    LLVM finds its own."""
+    """Whether the output is bool, or 64-bit elements are read for a narrower output, or the value
+    is computed from the last index, as in a range. TVM's vectors of these are slow; LLVM's
+    auto-vectorizer is better."""
     indexed: bool = False
-    """Whether the value hangs on the last index itself, as that of a unit matrix does, and no
-    condition divides that axis."""
+    """Whether the value depends on the last index, as in a unit matrix, and no condition divides
+    that axis."""
     copies: bool = False
-    """Whether elements are only moved."""
+    """Whether elements are only copied."""
     elsewhere: bool = False
-    """Whether the value hangs on the index of another axis than the last one."""
+    """Whether the value depends on the index of an axis other than the last one."""
     chooses: bool = False
-    """Whether neighbours along the last axis may choose another one of two values. TVM's vectors
-    hold both; LLVM may make branches."""
+    """Whether neighbours along the last axis may select different operands. TVM's vectors evaluate
+    both; LLVM may make branches."""
     looks_up: bool = False
-    """Whether neighbours along the last axis look up what they choose from."""
+    """Whether the operands of a select are gathered along the last axis."""
     both: bool = False
-    """Whether both may always be read, and no condition divides the last axis."""
+    """Whether both operands may always be loaded, and no condition divides the last axis."""
     in_steps: bool = False
-    """Whether rows are read in steps or divided, as template `elementwise` finds."""
+    """Whether rows are read with a stride or divided, as template `elementwise` detects."""
     is_dynamic: bool = False
-    """Whether sizes are dynamic; extents are those at specialized sizes then."""
+    """Whether shapes are dynamic; extents are those at specialized sizes then."""
 
     @property
     def backwards(self) -> bool:
-        """Tell whether a read goes back in memory, which TVM loads one by one in its vectors."""
+        """Tell whether a read has a negative stride, which TVM's vectors load by elements."""
         return any(read and find_innermost(read, self.extents).stride < 0 for read in self.reads)
 
     @property
     def scattered(self) -> bool:
-        """Tell whether neighbours along the last axis are read at no constant stride.
+        """Tell whether some read has no constant stride along the last axis.
 
-        So in a gather, at a clamped index, or past the end of a circle. TVM loads these one by one
-        in its vectors, and LLVM does better.
+        Examples: a gather, a clamped index, a circular shift. TVM loads these element by element in
+        its vectors, and LLVM's auto-vectorizer is better.
         """
         return None in self.reads
 
     @property
     def run(self) -> int:
-        """Return how many neighbours of the output are read alike: one source, one stride."""
+        """Return the number of neighbouring outputs with one source and one stride in each read."""
         return math.gcd(
             self.extents[-1], *self.parts, *(self._find_run_length(read) for read in self.reads)
         )
@@ -116,7 +116,7 @@ class Movement:
 
 
 def find_innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiece:
-    """Return how a read moves from an output to its neighbours; the stride may be 0."""
+    """Return the innermost piece of a read along the last axis; its stride may be 0."""
     last = len(extents) - 1
     pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
     if pieces and pieces[0].lower == 1:
@@ -127,7 +127,7 @@ def find_innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> Axi
 def inline_into_last(sch: Schedule) -> SBlockRV:
     """Inline all blocks into the last one and return it. Raises ScheduleError where TVM refuses.
 
-    A block that writes elsewhere than its axes say gets the axes of what it writes. Example:
+    A block with permuted or divided store indices gets the axes of its output. Example:
     y[c // 16, h, c % 16] = x[c, h] becomes y[a, h, b] = x[16 * a + b, h].
     """
     *before, last = sch.get_child_blocks(sch.get_sblock("root"))
@@ -146,7 +146,7 @@ def inline_into_last(sch: Schedule) -> SBlockRV:
 
 
 def _name_single(sch: Schedule, rv: SBlockRV) -> None:
-    """Write at the axis, which is 0, and not at 0 where an axis has one element."""
+    """Replace the store index 0 of an axis of extent 1 by the axis variable."""
     block, store = sch.get(rv), sch.get(rv).body
     indices = [
         index if int(axis.dom.extent) > 1 else axis.var
@@ -158,7 +158,7 @@ def _name_single(sch: Schedule, rv: SBlockRV) -> None:
 
 
 def match_movement(sch: Schedule) -> Movement | None:
-    """Return how a function reads memory, or None if it reduces or has several outputs."""
+    """Describe the loads of a function, or return None if it reduces or has several outputs."""
     sch = sch.copy()
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     if not all(is_spatial(sch.get(block)) and is_static(sch.get(block)) for block in blocks):
@@ -170,7 +170,7 @@ def match_movement(sch: Schedule) -> Movement | None:
 
 
 def match_block_movement(block: SBlock) -> Movement | None:
-    """Return how a block without reductions reads memory, or None if it is no plain assignment."""
+    """Describe the loads of a block without reductions, or return None if it is no assignment."""
     value = getattr(block.body, "value", None)
     if value is None or len(block.writes) != 1 or not block.iter_vars:
         return None
@@ -216,7 +216,7 @@ def match_block_movement(block: SBlock) -> Movement | None:
 
 
 def find_load_offset(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPiece, ...]] | None:
-    """Return where in memory a load begins, and how it moves; None if that depends on data."""
+    """Return the base offset and the pieces of a load; None if they depend on data."""
     total = _find_read_offset(load, block)
     pieces = _to_axis_pieces(total, [axis.var for axis in block.iter_vars])
     if pieces is None or not isinstance(total.base, tvm.tirx.IntImm):
@@ -227,14 +227,14 @@ def find_load_offset(load: TensorLoad, block: SBlock) -> tuple[int, tuple[AxisPi
 def _estimate_new_elements(
     load: TensorLoad, read: tuple[AxisPiece, ...] | None, block: SBlock
 ) -> float:
-    """Return how many new elements a load takes from memory for an output; 0 if they are apart."""
+    """Return the new elements that a load takes from memory for an output; 0 for a large stride."""
     if read is None:
         return float(find_axis_stride(load, block.iter_vars[-1].var) in {0, 1})
     piece = find_innermost(read, tuple(int(axis.dom.extent) for axis in block.iter_vars))
     if piece.stride:
         return float(abs(piece.stride) == 1)
     is_split = piece.extent < int(block.iter_vars[-1].dom.extent)
-    is_shift = piece.extent & (piece.extent - 1) == 0  # else LLVM makes no vectors
+    is_shift = piece.extent & (piece.extent - 1) == 0  # else LLVM does not vectorize
     return 1 / piece.extent if is_shift or not is_split else 0.0
 
 
@@ -251,7 +251,7 @@ def _is_identity(indices: Sequence[Any], axes: Sequence[Any]) -> bool:
 
 
 def _find_read_offset(load: TensorLoad, block: SBlock) -> Any:  # noqa: ANN401 - tvm is not typed
-    """Return the offset in memory that is read, as TVM's sum of parts of axes."""
+    """Return the offset of a load as TVM's sum of split axes (`IterSumExpr`)."""
     analyzer = bind_axes(block)
     flat = block.iter_vars[0].dom.min  # 0, of the type that indices have
     for index, extent in zip(load.indices, load.source.shape, strict=True):
@@ -273,14 +273,14 @@ def _to_axis_pieces(total: Any, axes: list[tvm.ir.Var]) -> tuple[AxisPiece, ...]
 
 
 def _find_used_axes(nodes: Iterator[Any], axes: list[Any]) -> set[int]:
-    """Return which axes are among the parts of an expression."""
+    """Return the positions of the axes that occur among nodes."""
     return {at for node in nodes for at, axis in enumerate(axes) if _is_same(node, axis)}
 
 
 def _count_fused_axes(
     extents: tuple[int, ...], reads: list[tuple[AxisPiece, ...] | None], used_axes: set[int]
 ) -> int:
-    """Return how many of the last axes every read moves through as if they were one axis."""
+    """Count the last axes that collapse into one in every read."""
     wide = [axis for axis, extent in enumerate(extents) if extent > 1]
     first = wide.pop() if wide else 0
     while wide and not used_axes & {first, wide[-1]}:
@@ -295,7 +295,7 @@ def _count_fused_axes(
 def _can_fuse_axes(
     read: tuple[AxisPiece, ...], outer: int, inner: int, extents: tuple[int, ...]
 ) -> bool:
-    """Tell whether a step along `outer` continues a read where `inner` ends."""
+    """Tell whether a step along `outer` has the stride of the whole extent of `inner`."""
     steps = [[piece for piece in read if piece.axis == axis] for axis in (outer, inner)]
     if not any(steps):
         return True

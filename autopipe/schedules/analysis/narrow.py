@@ -1,11 +1,11 @@
-"""Computes positions in 32 bits where a function asks for 64, and 32 are enough.
+"""Narrows int64 positions to int32 where their values fit.
 
-The position of the largest element has 64 bits in ONNX and Relax. In vectors half as many of these
-fit, and AVX2 compares them slowly. A position that is made of axes alone is known to be small.
+The result of argmax is int64 in ONNX and Relax. A vector holds half as many of these, and AVX2
+compares them slowly. A position that is computed from axes alone has a known bound.
 
-Example: at = select(most >= x[i, k], at, k) with k below 1000. `at` is -1 or some k, so it has room
-in 32 bits, and so has every expression that it is compared with. A sum of positions would not: that
-is told by whether a result becomes nothing but itself or a value of known bounds.
+Example: at = select(most >= x[i, k], at, k) with k below 1000. `at` is -1 or some k, so it fits
+into int32, and so does every expression that it is compared with. A sum of positions would not: a
+step must keep the result or replace it by a value of known bounds.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ _WIDE: Final = "int64"
 _MOST: Final = (1 << 31) - 1
 
 _PAIRS: Final = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max, tirx.FloorDiv, tirx.FloorMod)
-_COMPARED: Final = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+_COMPARISONS: Final = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 
 
 class _TooWideError(Exception):
-    """Some value may need 64 bits."""
+    """A value may not fit into int32."""
 
 
 def narrow_to_int32(
@@ -36,10 +36,10 @@ def narrow_to_int32(
     values: Sequence[Expr],
     ranges: Sequence[tuple[Any, Any]],
 ) -> tuple[list[Any], list[Expr], list[Expr]] | None:
-    """Return buffers, starts and steps of 32 bits for those of 64; None if that cannot be.
+    """Return int32 buffers, starts and steps for int64 results; None if values may not fit.
 
-    `results` are the buffers of results, `starts` what they are at first, `values` what they
-    become, `ranges` the values of axes.
+    `results` are the buffers of results, `starts` their initial values, `values` those after a
+    step, `ranges` the ranges of axes.
     """
     wide = [str(result.dtype) == _WIDE for result in results]
     if not any(wide):
@@ -64,7 +64,7 @@ def narrow_to_int32(
 
 
 class _Rewriting:
-    """Rewrites expressions to 32 bits. Raises _TooWideError where that could change a value."""
+    """Rewrites expressions to int32. Raises _TooWideError where a value may not fit."""
 
     def __init__(
         self, results: Sequence[Any], buffers: Sequence[Any], ranges: Sequence[tuple[Any, Any]]
@@ -75,7 +75,7 @@ class _Rewriting:
             self._known.bind(var, values)
 
     def chosen(self, value: tvm.ir.Expr, result: tvm.ir.Expr) -> Expr:
-        """Return a step of a wide result, which is to stay what it is or become what has room."""
+        """Rewrite a step of an int64 result, which must keep it or take a bounded value."""
         if isinstance(value, tirx.Select):
             sides = value.true_value, value.false_value
         elif isinstance(value, (tirx.Min, tirx.Max)):
@@ -90,14 +90,14 @@ class _Rewriting:
         return self.of(value)
 
     def of(self, value: tvm.ir.Expr) -> Expr:
-        """Return an expression in which what had 64 bits has 32."""
+        """Rewrite the int64 parts of an expression to int32."""
         kind = str(value.ty.dtype)
         if isinstance(value, TensorLoad):
             return self._rewrite_load(value)
         if isinstance(value, tirx.Select):
             parts = (value.condition, value.true_value, value.false_value)
             return tirx.Select(*map(self.of, parts))
-        if isinstance(value, (tirx.And, tirx.Or, *_COMPARED)):
+        if isinstance(value, (tirx.And, tirx.Or, *_COMPARISONS)):
             return type(value)(self.of(value.a), self.of(value.b))
         if isinstance(value, tirx.Not):
             return tirx.Not(self.of(value.a))
@@ -112,7 +112,7 @@ class _Rewriting:
         return load
 
     def _rewrite_number(self, value: tvm.ir.Expr) -> Expr:
-        """Return a number made of axes, if it and all that it is made of have room."""
+        """Rewrite an int64 expression of axes, if it and its subexpressions fit into int32."""
         bound = self._known.const_int_bound(value)
         if int(bound.min_value) < -_MOST or int(bound.max_value) > _MOST:
             raise _TooWideError
@@ -127,7 +127,7 @@ class _Rewriting:
         raise _TooWideError
 
     def _rewrite_other(self, value: tvm.ir.Expr) -> Expr:
-        """Return what has no 64 bits, if nothing in it reads a result that had them."""
+        """Return an expression of another dtype, if it reads no int64 result."""
         loads = find_nodes(value, TensorLoad)
         wide = [one for one, other in self._pairs if not one.same_as(other)]
         if any(load.source.same_as(one) for load in loads for one in wide):

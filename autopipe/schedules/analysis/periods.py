@@ -1,4 +1,4 @@
-"""Finds after how many outputs along an axis the divisions of indices are alike again."""
+"""Finds the period of the divisions of indices along an axis."""
 
 import math
 from typing import Final
@@ -10,16 +10,16 @@ from tvm.ir import Expr
 from autopipe.schedules.analysis.expressions import count_occurrences, find_nodes
 
 LONGEST: Final = 8
-"""Most outputs of a period that is written out."""
+"""Longest period that is unrolled."""
 
 DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
-"""What takes an index apart."""
+"""The divisions in indices."""
 
 
 def find_period(value: Expr, axis: tvm.ir.Var) -> int:
-    """Return after how many steps along an axis all that is divided in a value is alike again.
+    """Return the period, in steps along an axis, of all divisions of it in a value.
 
-    1 where nothing is divided, 0 where it is divided by what is no number.
+    1 without divisions, 0 where a divisor is not constant.
     """
     divisors = find_nodes(value, *DIVISIONS)
     periods = [one.b for one in divisors if count_occurrences(one.a, axis)]

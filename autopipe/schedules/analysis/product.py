@@ -1,4 +1,4 @@
-"""Reads the sum of products that a block computes, or what it reduces otherwise.
+"""Describes the contraction or other reduction that a block computes.
 
 Example: the block of `y[i, j] += x[i, k] * w[j, k]` with 8 x 20 outputs and 12 terms has the `term`
 x[i, k] * w[j, k], `loads` x[i, k] and w[j, k], `axes` (i, j) with `extents` (8, 20), and `sums` (k)
@@ -28,16 +28,16 @@ from autopipe.schedules.analysis.expressions import count_occurrences, loads_of,
 from autopipe.schedules.analysis.reducer import Reducer, is_inside
 
 _OFTEN: Final = 8
-"""Reads of an element that pay for a copy of the tensor in another order."""
+"""Minimum reads of an element for which packing the tensor pays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The sum of products that a block computes."""
+    """The sum of products, or other reduction, that a block computes."""
 
     block: SBlock
     term: tvm.ir.Expr
-    """What is added for each step of the summed axes."""
+    """The summand."""
     loads: Sequence[TensorLoad]
     """The loads in the term, one for each operand."""
     axes: Sequence[tvm.ir.Var]
@@ -49,30 +49,30 @@ class Product:
     terms: tuple[int, ...]
     """Extents of the summed axes."""
     lengths: tuple[Extent, ...]
-    """Extents of the spatial axes, as expressions where a size is open; `extents` has -1 there."""
+    """Extents of the spatial axes, as expressions where dynamic; `extents` has -1 there."""
     steps: tuple[Extent, ...]
     """The same of the summed axes."""
     reducer: Reducer | None = None
-    """How it reduces; None if it sums products."""
+    """The reducer; None for a sum of products."""
 
     @property
     def stores(self) -> tuple[tvm.tirx.BufferStore, ...]:
-        """Where the results are written."""
+        """The stores of the results."""
         return self.reducer.finals if self.reducer else (self.block.body,)
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The types that results have until they are written; positions may be narrower."""
+        """Dtypes of the accumulators; those of positions may be narrower than the results."""
         return tuple(str(start.ty.dtype) for start in self.starts)
 
     @property
     def starts(self) -> tuple[tvm.ir.Expr, ...]:
-        """What the results are before the first step."""
+        """Initial values of the results."""
         return self.reducer.starts if self.reducer else (self.block.init.value,)
 
     @classmethod
     def reduced(cls, block: SBlock) -> "Product | None":
-        """Return what a block reduces in whatever way, or None if it does something else."""
+        """Describe a reduction by any operator, or return None if the block is none."""
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         reducer = Reducer.of(block) if extents and min(*extents, *terms, 1) > 0 else None
         if reducer is None:
@@ -96,9 +96,9 @@ class Product:
 
     @classmethod
     def of(cls, block: SBlock, *, open_sizes: bool = False) -> "Product | None":
-        """Return what a block sums, or None if it sums no product.
+        """Describe a sum of products, or return None if the block is none.
 
-        None, too, if a size is not constant, unless `open_sizes` may be there.
+        None, too, if an extent is dynamic, unless `open_sizes` allows it.
         """
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         product = _find_added_product(block)
@@ -109,7 +109,7 @@ class Product:
         single_values = [
             (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1
         ]
-        analyzer = bind_axes(block)  # what was reshaped is divided by extents, which falls away
+        analyzer = bind_axes(block)  # divisions by extents, as after a reshape, cancel
         term = analyzer.simplify(replace_variables(product, single_values))
         spatial, reduction_axes = axes_of(block)
         return cls(
@@ -131,12 +131,12 @@ class Product:
         return bool(load.same_as(operand) or is_equal)
 
     def guards(self, axis: int) -> bool:
-        """Tell whether a spatial axis decides what operands are read at all."""
+        """Tell whether a branch around operands depends on a spatial axis."""
         branches = self.reducer.branches() if self.reducer else []
         return any(count_occurrences(branch, self.axes[axis]) for branch in branches)
 
     def pays_to_copy(self, load: TensorLoad) -> bool:
-        """Tell whether an operand may be copied, and each element is read often enough for that."""
+        """Tell whether an operand may be packed, and its elements are read at least 8 times."""
         if self.reducer is None:
             return True
         uses = math.prod((*self.extents, *self.terms)) / math.prod(map(int, load.source.ty.shape))
@@ -150,7 +150,7 @@ class Product:
         return spatial, sums
 
     def copies(self, load: TensorLoad) -> float:
-        """Return how often, on average, an element of the buffer is read along the load's axes.
+        """Return the average number of reads of an element of the buffer along the load's axes.
 
         Example: 1 for x[i, k]; about 7 for the input x[h + r, w + s, k] of a 3x3 convolution of
         14 x 14 pixels: 14 * 14 * 9 reads of 16 * 16 padded pixels.
@@ -161,7 +161,7 @@ class Product:
 
 
 def _find_added_product(block: SBlock) -> tvm.ir.Expr | None:
-    """Return the product that a block adds to its result, or None if it does something else."""
+    """Return the product that a block adds to its result, or None."""
     store = block.body
     total = getattr(store, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.writes) != 1:

@@ -1,6 +1,6 @@
-"""Reads how a block reduces: by any operation, of any value, to one result or to several.
+"""Describes the reducer of a block: any operator, on any value, with one or several results.
 
-Example: the largest element of each row, and where it is.
+Example: the maximum of each row, and its position.
 
     at[i]   = select(most[i] >= x[i, k], at[i], k)        # results at and most, started at -1
     most[i] = max(most[i], x[i, k])                       # and the lowest number
@@ -34,27 +34,27 @@ from autopipe.schedules.analysis.ties import find_ascending, remove_tie_breaks
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """How a block reduces."""
+    """The stores, initial values and steps of a reduction."""
 
     stores: tuple[BufferStore, ...]
-    """Where each result is written; all at the same indices."""
+    """The store of each result; all at the same indices."""
     starts: tuple[Expr, ...]
-    """What each result is before the first step."""
+    """Initial value of each result."""
     values: tuple[Expr, ...]
-    """What each result becomes in a step; they read the results before it."""
+    """Value of each result after a step; it reads the results before the step."""
     originals: tuple[BufferStore, ...] = ()
-    """Where the function wants the results, where `stores` are of narrower types."""
+    """The stores to the outputs of the function, where `stores` are of narrower dtypes."""
     ordered: tuple[Expr, ...] = ()
-    """The `values` of steps that are taken in order, where these need less."""
+    """The `values` of steps in ascending order, where these are simpler."""
 
     @property
     def finals(self) -> tuple[BufferStore, ...]:
-        """Where the function wants each result."""
+        """The stores to the outputs of the function."""
         return self.originals or self.stores
 
     @classmethod
     def of(cls, block: SBlock) -> "Reducer | None":
-        """Return how a block reduces, or None if it does something else."""
+        """Describe the reducer of a block, or return None if it has none."""
         stores, starts = _list_stores(block.body), _list_stores(block.init)
         if not stores or len(stores) != len(starts) or not _has_matching_starts(stores, starts):
             return None
@@ -75,7 +75,7 @@ class Reducer:
         return reducer if is_aligned and result_loads else None
 
     def at(self, values: Values) -> "Reducer":
-        """Return this with the values of some variables written out."""
+        """Substitute the values of variables."""
         stores = [
             BufferStore(
                 store.buffer, store.value, [replace_variables(i, values) for i in store.indices]
@@ -86,12 +86,12 @@ class Reducer:
         return Reducer(tuple(stores), self.starts, step_values)
 
     def evened(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
-        """Return this with a choice of values in place of each branch that nothing hangs on.
+        """Replace branches by selects where both sides may be evaluated.
 
-        Vectors can choose, but not branch. A branch stays where it keeps a read inside its tensor,
-        or a division from zero. `ranges` are the values of variables.
+        Vectors can select, but not branch. A branch stays where it keeps a load in bounds, or
+        guards a division by zero. `ranges` are the ranges of variables.
 
-        Example: the sum of x[k] over k where k <= i, whose reads are all inside of x.
+        Example: the sum of x[k] over k where k <= i; all loads are in bounds of x.
         """
         analyzer = Analyzer()
         for var, values in ranges:
@@ -108,10 +108,10 @@ class Reducer:
     def narrowed(
         self, ranges: Sequence[tuple[Any, Any]], steps: Sequence[tuple[Any, Any]]
     ) -> "Reducer":
-        """Return this with indices of 32 bits in the place of those of 64, where these suffice.
+        """Narrow int64 positions to int32, where their values fit.
 
-        Results that come from positions alone do not need more, and vectors take twice as many.
-        `ranges` are the values of variables, `steps` those of steps, which are taken in order.
+        Vectors hold twice as many of these. `ranges` are the ranges of variables, `steps` those of
+        the reduction axes in ascending order.
         """
         positions = find_ascending(self.values, self.starts, self.place, steps)
         reducer = self._narrow_to_int32(ranges)
@@ -133,12 +133,12 @@ class Reducer:
         return Reducer(tuple(stores), tuple(starts), tuple(values), self.stores)
 
     def place(self, load: TensorLoad) -> int | None:
-        """Return which result a load reads; None for an operand."""
+        """Return the position of the result that a load reads; None for an operand."""
         buffers = [store.buffer for store in self.stores]
         return next((i for i, one in enumerate(buffers) if load.source.same_as(one)), None)
 
     def operands(self) -> list[TensorLoad]:
-        """Return the loads of operands, each element once."""
+        """Return the loads of operands, without repetitions."""
         operand_loads: list[TensorLoad] = []
         for load in (load for value in self.values for load in loads_of(value)):
             if self.place(load) is None and not any(map(_make_load_matcher(load), operand_loads)):
@@ -146,15 +146,15 @@ class Reducer:
         return operand_loads
 
     def branches(self) -> list[Expr]:
-        """Return the conditions under which operands are read at all."""
+        """Return the conditions of branches around operands."""
         return [branch.args[0] for value in self.values for branch in branches_of(value)]
 
     def step(
         self, results: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
     ) -> list[Expr]:
-        """Return the results after a step; `now` are those before it, `read` gives operands.
+        """Return the results after a step, from the `results` before it; `read` loads operands.
 
-        Steps of an output, or of a partial result of it, are taken in order.
+        Steps of an output, or of a partial result of it, are in ascending order.
         """
 
         def load(operand: TensorLoad) -> Expr:
@@ -165,7 +165,7 @@ class Reducer:
 
 
 def _list_stores(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
-    """Return the stores of a body that has nothing else but values with names."""
+    """Return the stores of a body of bindings and stores; () for another body."""
     if isinstance(body, BufferStore):
         return (body,)
     if not isinstance(body, SeqStmt):
@@ -174,13 +174,13 @@ def _list_stores(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
     stores = tuple(part for part in parts if isinstance(part, BufferStore))
     names = all(isinstance(part, Bind) for part in parts[: len(parts) - len(stores)])
     last = all(isinstance(part, BufferStore) for part in parts[len(parts) - len(stores) :])
-    # A store whose value is written out reads what the store before it wrote.
+    # With its value inlined, a store would read the result of an earlier store.
     plain = len(stores) == 1 or not any(loads_of(store.value) for store in stores)
     return stores if names and last and plain else ()
 
 
 def _has_matching_starts(stores: Sequence[BufferStore], starts: Sequence[BufferStore]) -> bool:
-    """Tell whether results start where they end, all at the same indices, none twice."""
+    """Tell whether results are initialized where they are stored, all at the same indices."""
     return all(
         store.buffer.same_as(start.buffer)
         and tvm_ffi.structural_equal(store.indices, start.indices)
@@ -191,7 +191,7 @@ def _has_matching_starts(stores: Sequence[BufferStore], starts: Sequence[BufferS
 
 
 def _is_varying(start: Expr) -> bool:
-    """Tell whether a first value is another one for other outputs."""
+    """Tell whether an initial value depends on the output."""
     variables = find_nodes(start, tirx.Var)
     return bool(variables or loads_of(start))
 
@@ -201,14 +201,14 @@ def _make_load_matcher(load: TensorLoad) -> Callable[[TensorLoad], bool]:
 
 
 def _can_speculate(call: Call, analyzer: Analyzer) -> bool:
-    """Tell whether a branch can be evaluated in any case."""
+    """Tell whether both sides of a branch may be evaluated unconditionally."""
     if has_variable_divisor(call):
         return False
     return all(is_inside(load, analyzer) for load in loads_of(call))
 
 
 def is_inside(load: TensorLoad, analyzer: Analyzer) -> bool:
-    """Tell whether what is read is an element of its tensor."""
+    """Tell whether a load is proved in bounds."""
     return all(
         analyzer.can_prove(index >= 0) and analyzer.can_prove(index < extent)
         for index, extent in zip(load.indices, load.source.ty.shape, strict=True)
@@ -216,7 +216,7 @@ def is_inside(load: TensorLoad, analyzer: Analyzer) -> bool:
 
 
 def has_variable_divisor(value: Expr) -> bool:
-    """Tell whether integers are divided by what is no constant."""
+    """Tell whether an integer division has a divisor that is not constant."""
     divisions = find_nodes(value, tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
     return any(
         "int" in str(one.ty.dtype) and not isinstance(one.b, tirx.IntImm) for one in divisions

@@ -1,7 +1,7 @@
-"""Reads a reduction as a number of steps for each output, which may hang on the output.
+"""Describes a reduction by the number of steps per output, which may depend on the output.
 
-Example: adaptive pooling of 56 rows to 6 sums windows of 9 to 11 rows. TVM has a block for each
-output, and in it a block that reduces: its steps are `(i * 56 + 61) // 6 - i * 56 // 6`.
+Example: adaptive pooling of 56 rows to 6 sums windows of 9 to 11 rows. TVM has an outer block
+of the outputs, and in it a block that reduces: its steps are `(i * 56 + 61) // 6 - i * 56 // 6`.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _PAIR: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is reduced to each output."""
+    """A reduction: its outputs, reducer and steps."""
 
     block: SBlock
     """The outermost block."""
@@ -43,15 +43,15 @@ class Reduction:
     axes: Sequence[Any]
     """The variables of the outputs' axes."""
     extents: tuple[int, ...]
-    """How many outputs there are along each."""
+    """Number of outputs along each."""
     sums: Sequence[Any]
     """The variables of the steps, the outermost first."""
     steps: tuple[Extent, ...]
-    """How many of them there are; expressions of `axes` where that hangs on the output."""
+    """Number of steps along each; expressions of `axes` where it depends on the output."""
 
     @classmethod
     def of(cls, block: SBlock) -> "Reduction | None":
-        """Return what a block reduces to each output, or None if it does something else."""
+        """Describe the reduction of a block, or return None if it has none."""
         spatial, reduction_axes = ([axis.var for axis in axes] for axes in axes_of(block))
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         if min([*extents, *terms, 1]) < 1:
@@ -68,7 +68,7 @@ class Reduction:
     def _read_nested(
         cls, block: SBlock, axes: Sequence[Any], extents: tuple[int, ...]
     ) -> "Reduction | None":
-        """Return what the one block inside of a block reduces."""
+        """Describe the reduction of the only block inside a block."""
         loops, realize = _find_inner_block(block.body)
         if realize is None or block.init is not None:
             return None
@@ -97,9 +97,9 @@ class Reduction:
         )
 
     def in_rows(self) -> "Reduction":
-        """Return this with the last steps as one loop where all operands lie so in memory.
+        """Fuse the last reduction axes where all operands are contiguous along them.
 
-        Example: the sum of images of 28 x 28 pixels is one of rows of 784.
+        Example: the sum of images of 28 x 28 pixels is the sum of rows of 784.
         """
         if len(self.sums) < _PAIR or not all(isinstance(step, int) for step in self.steps):
             return self
@@ -115,7 +115,7 @@ class Reduction:
         return replace(self, reducer=reducer, sums=[*outer, joint], steps=steps).in_rows()
 
     def narrowed(self) -> "Reduction":
-        """Return this with positions in 32 bits where they have room in them."""
+        """Narrow int64 positions to int32 where they fit."""
         if not all(isinstance(step, int) for step in self.steps):
             return self
         pairs = [*zip(self.axes, self.extents, strict=True),
@@ -128,29 +128,29 @@ class Reduction:
 
     @property
     def loads(self) -> list[TensorLoad]:
-        """The loads of operands, each element once."""
+        """The loads of operands, without repetitions."""
         return self.reducer.operands()
 
     @property
     def constant(self) -> bool:
-        """Whether all outputs have equally many steps."""
+        """Whether all outputs have the same number of steps."""
         return all(isinstance(step, int) for step in self.steps)
 
     def hangs_on(self, axis: int) -> bool:
-        """Tell whether the number of steps is another one for other outputs along an axis."""
+        """Tell whether the number of steps depends on an axis of the output."""
         open_steps = [step for step in self.steps if not isinstance(step, int)]
         return any(count_occurrences(step, self.axes[axis]) for step in open_steps)
 
 
 def _find_stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
-    """Return how far apart in memory neighbours are; None if that is not constant."""
+    """Return the stride of a load along a variable, in elements; None if it is not constant."""
     linear = tvm.sym.detect_linear_equation(flat_index(load), [variable])
     is_constant = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
     return int(linear[0]) if is_constant else None
 
 
 def _find_inner_block(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:
-    """Return the loops around the only block in a statement, which has nothing else."""
+    """Return the loops around the only block of a statement; None if there is more in it."""
     loops: list[For] = []
     while isinstance(statement, For):
         if not isinstance(statement.min, tvm.tirx.IntImm) or int(statement.min):

@@ -25,11 +25,11 @@ from autopipe.schedules.analysis.expressions import is_among, loads_of, replace_
 _OPERATORS: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
 
 StoredValue = tuple[Any, Any, Any]
-"""A buffer, the value that is stored in it, and where."""
+"""The buffer, value and indices of a store."""
 
 
 def list_stored_values(body: tvm.tirx.Stmt) -> list[StoredValue]:
-    """Return what a statement stores, the values that it binds in their places."""
+    """Return the stores of a statement, with bound variables substituted."""
     statements = list(body.seq) if hasattr(body, "seq") else [body]
     bound_values: list[tuple[Any, Expr]] = []
     stores = []
@@ -43,10 +43,10 @@ def list_stored_values(body: tvm.tirx.Stmt) -> list[StoredValue]:
 
 
 def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
-    """Return how many leading axes count the rows in every block, or None if they do not.
+    """Count the leading axes that are row axes in every block; None if they do not match.
 
-    0 for a single row that has no axis, such as a total. Extents are compared as expressions, so it
-    holds for all sizes of a function with dynamic ones.
+    0 for a single row without an axis, such as a total. Extents are compared as expressions, so the
+    result holds for all sizes of dynamic shapes.
     """
     axes = find_row_lengths(blocks)
     for leading in (*range(1, len(axes) + 1), 0):
@@ -58,12 +58,12 @@ def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
 
 
 def find_row_lengths(blocks: Sequence[SBlock]) -> tuple[Extent, ...]:
-    """Return the extents of the axes of the first block that reduces, whose first ones are rows."""
+    """Return the spatial extents of the first reduction; the leading ones count rows."""
     return lengths_of(next(block for block in blocks if not is_spatial(block)))
 
 
 def count_in_group(length: Extent, row: Extent) -> int:
-    """Return how many elements of an axis belong to one row; 0 if it does not divide into rows.
+    """Return the number of elements of an axis per row; 0 if it does not divide into rows.
 
     Example: channels of an axis of 32, in groups that an axis of 8 counts, are 4 each.
     """
@@ -73,9 +73,9 @@ def count_in_group(length: Extent, row: Extent) -> int:
 
 
 def _is_of_rows(block: SBlock, rows: Sequence[Extent]) -> bool:
-    """Tell whether a block's first axes count the rows, and a reduction has no others.
+    """Tell whether the leading axes of a block count the rows, and a reduction has no others.
 
-    The last of these axes may divide into rows where nothing is reduced.
+    The last of these axes may divide into rows in a block without reduction.
     """
     lengths = lengths_of(block)
     kinds = [axis.iter_type for axis in block.iter_vars]
@@ -94,7 +94,7 @@ def _is_of_rows(block: SBlock, rows: Sequence[Extent]) -> bool:
 
 
 def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent]) -> bool:
-    """Tell whether a block reads and writes its own row alone of what the blocks compute."""
+    """Tell whether a block accesses the results of the blocks only in its own row."""
     axes = [axis.var for axis in block.iter_vars][: len(rows)]
     results = [region.source for one in blocks for region in one.writes]
     stores = [(buffer, indices) for buffer, _, indices in list_stored_values(block.body)]
@@ -111,9 +111,9 @@ def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent
 
 
 def _is_own(index: Expr, axis: tvm.tirx.Var, row_elements: int, group: int) -> bool:
-    """Tell whether an index is in the row of an axis, of which a row has `group` elements.
+    """Tell whether an index is in the row of an axis with `group` elements per row.
 
-    Along the axis that is read, a row has as many, or it is the result of the whole row.
+    The buffer has as many elements per row, or one: the result of the row.
     """
     if row_elements == group:
         return bool(index.same_as(axis))
@@ -122,7 +122,7 @@ def _is_own(index: Expr, axis: tvm.tirx.Var, row_elements: int, group: int) -> b
 
 
 def combines_terms(block: SBlock) -> bool:
-    """Tell whether a block is an assignment, or combines its results with terms by one operator."""
+    """Tell whether a block is an assignment, or a reduction by one operator per result."""
     if is_spatial(block):
         return isinstance(block.body, BufferStore)
     try:
@@ -137,7 +137,7 @@ def combines_terms(block: SBlock) -> bool:
 
 
 def _has_total_side(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
-    """Tell whether one side of an operator is the total, and the other one hangs on none."""
+    """Tell whether one operand is the total, and the other one depends on no total."""
     sides = (value.a, value.b)
     is_total = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
     if is_total not in ([True, False], [False, True]):

@@ -1,4 +1,4 @@
-"""Reads the blocks of a function: which are cheap, read in order, or steps of the same rows."""
+"""Predicates on the blocks of row functions: cheap, in memory order, or steps of the same rows."""
 
 import math
 from typing import Final
@@ -15,7 +15,7 @@ from autopipe.schedules.analysis.expressions import loads_of, replace_variables,
 from autopipe.schedules.analysis.simple_indices import simplify_block
 
 _CALL: Final = 4
-"""Number of operations that an elementary function, such as exp, counts for."""
+"""Operations of an elementary function, such as exp."""
 
 
 def blocks_of(sch: Schedule) -> list[SBlockRV]:
@@ -24,7 +24,7 @@ def blocks_of(sch: Schedule) -> list[SBlockRV]:
 
 
 def inline_cheap_blocks(sch: Schedule) -> None:
-    """Inline blocks that are cheap to compute again in each block that reads them."""
+    """Inline blocks that are cheap to recompute in each consumer."""
     for rv in blocks_of(sch):
         block, consumers = sch.get(rv), sch.get_consumers(rv)
         alike = all(
@@ -46,7 +46,7 @@ def has_one_result(sch: Schedule) -> bool:
 
 
 def is_in_memory_order(block: SBlock) -> bool:
-    """Tell whether a reduction reads some operand in the order of memory, one after the other."""
+    """Tell whether a reduction reads some operand contiguously along its reduction axes."""
     reduction_axes = [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
     k = Var("k", reduction_axes[0].var.ty)
     extents = extents_of(block, spatial=False)
@@ -75,9 +75,9 @@ def reduces_one(block: SBlock) -> bool:
 
 
 def is_step(step: SBlock, reduction: SBlock) -> bool:
-    """Tell whether a block makes just what a reduction takes, element for element.
+    """Tell whether a block computes exactly the operand of a reduction, element by element.
 
-    Then both go along the row once: what is added is still in a register.
+    Then one pass over the row serves both: the summand is still in a register.
     """
     if not is_spatial(step) or is_spatial(reduction):
         return False
@@ -100,21 +100,21 @@ def is_step(step: SBlock, reduction: SBlock) -> bool:
 
 
 def has_indirect_loads(block: SBlock) -> bool:
-    """Tell whether a block reads elements at indices that it reads, too.
+    """Tell whether a block has loads in the indices of loads (gathers).
 
-    TVM 0.27 narrows an index of 64 bits where a loop is cut, but not what is read from data, and
-    then refuses to compare the two.
+    TVM 0.27 narrows int64 indices where a loop is split, but not those loaded from data, and then
+    refuses to compare the two.
     """
     return any(loads_of(index) for load in loads_of(block.body) for index in load.indices)
 
 
 def estimate_body_cost(block: SBlock) -> int:
-    """Return roughly how many operations one run of the body of a block takes."""
+    """Estimate the operations of one iteration of a block."""
     return _CALL if _has_call(block) else 1
 
 
 def count_iterations(block: SBlock) -> int:
-    """Return how often the body of a block runs, or -1 if that is not constant."""
+    """Return the number of iterations of a block, or -1 if it is not constant."""
     extents = *extents_of(block), *extents_of(block, spatial=False)
     return math.prod(extents) if min(extents, default=1) > 0 else -1
 

@@ -1,8 +1,8 @@
-"""Recognizes functions that sum short products: of bytes as int32, of bfloat16 as float32.
+"""Recognizes int8 and bfloat16 contractions, with int32 and float32 accumulators.
 
-Such are quantized convolutions and products of matrices. One operand has the innermost reduction
-along its last axis, so that neighbours of it are the operands of an instruction; the other one, the
-weights, is put in order by whoever multiplies.
+These are quantized convolutions and matrix products. One operand has the innermost reduction along
+its last axis, so that neighbours of it are the operands of an instruction; the template packs the
+other one, the weights.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.dot_products import Operands
 
 _SUMS: Final = {"int8": "int32", "uint8": "int32", "bfloat16": "float32"}
-"""Dtypes of operands, each with that of the sums."""
+"""Dtypes of operands, with that of their accumulators."""
 _OPERANDS: Final = 2
 _PLANE: Final = 2
 """A tile has two axes."""
@@ -31,14 +31,14 @@ _PLANE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ShortSum:
-    """A sum of short products, and what comes before and after it."""
+    """An int8 or bfloat16 contraction, with the blocks before and after it."""
 
     name: str
     """Name of the block that sums."""
     before: tuple[str, ...]
     """Blocks that prepare its operands, such as padding."""
     after: tuple[str, ...]
-    """Elementwise blocks on its result, in order, those that prepare what they read first."""
+    """Elementwise blocks on its result, in order, after those that compute their other inputs."""
     extents: tuple[int, ...]
     """Extents of its spatial axes."""
     depth: int
@@ -50,11 +50,11 @@ class ShortSum:
     axes: tuple[int, int]
     """The axes of the weights along the last spatial axis and along the innermost reduction."""
     free: bool
-    """Whether the weights are a parameter whose layout is free."""
+    """Whether the weights are a parameter with a free layout."""
 
 
 def match_short_sum(sch: Schedule) -> ShortSum | None:
-    """Return what a function sums, or None if that is something else."""
+    """Describe the int8 or bfloat16 contraction of a function, or return None without one."""
     blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
     if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
@@ -84,10 +84,10 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
 
 
 def _split_producers(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBlock], list[SBlock]]:
-    """Part the blocks before the sums: those to run first, and those to compute where they are.
+    """Split the blocks before the sums into their producers and the inputs of the epilogue.
 
-    The latter are of the size of the result, such as what is made of a residual, and no sum reads
-    them. They would go through memory.
+    The latter have the extents of the result, such as a dequantized residual, and no sum reads
+    them. They are computed in the epilogue, to avoid a copy in memory.
     """
     first, epilogue_inputs = list[SBlock](), list[SBlock]()
     read_buffers = [read.source for read in sums.reads]
@@ -102,7 +102,7 @@ def _split_producers(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBloc
 
 
 def _is_short_sum(block: SBlock) -> bool:
-    """Tell whether a block sums products of two bytes as int32, or of two bfloat16 as float32."""
+    """Tell whether a block sums products of int8 in int32, or of bfloat16 in float32."""
     if len(block.reads) != _OPERANDS or not is_static(block) or not is_product(block):
         return False
     sums = {_SUMS.get(dtype) for dtype in _list_dtypes(block)}
@@ -114,8 +114,8 @@ def _find_weights(
 ) -> tuple[int, tuple[int, int]] | None:
     """Return the position of the weights and their axes along `column` and `depth`, or None.
 
-    The weights are the operand that both variables index; the last axis of the other operand has
-    to be `depth`.
+    The weights are the operand that both variables index; the last axis of the other operand must
+    be `depth`.
     """
     regions = [read.region for read in block.reads]
     for operand, region in enumerate(regions):
@@ -126,7 +126,7 @@ def _find_weights(
 
 
 def _find_index_axes(region: Sequence[tvm.ir.Range], variable: tvm.tirx.Var) -> list[int]:
-    """Return the axes of a region whose index is a variable itself."""
+    """Return the axes of a region that are indexed by a plain variable."""
     return [axis for axis, part in enumerate(region) if part.min.same_as(variable)]
 
 

@@ -1,15 +1,15 @@
-"""Makes indices of blocks as simple as their axes allow.
+"""Simplifies the indices of blocks by the ranges of their axes.
 
-A block that is computed where it is read leaves its own indices there. Where several reshapes meet
-that are divisions by extents, which TVM keeps though they fall away, and no vector is made of them.
+An inlined block leaves its indices in the consumer. After several reshapes these are divisions by
+extents, which TVM does not cancel, and which prevent vectorization.
 
 Example: x as [8, 64, 784], and that as [8, 8, 8, 784], with axes of these extents.
 
     y[a, b, c, k] = x[a, (b * 64 + c * 8 + k // 784) // 8 % 64, k % 784]        # before
     y[a, b, c, k] = x[a, b * 8 + c, k]                                          # after
 
-Division that rounds towards zero, as C has it, is the same as the one that rounds down where
-nothing is negative. TVM's analysis of what moves evenly knows that one alone.
+Truncating division, as in C, equals floor division where the dividend is not negative. TVM's
+analysis of linear indices supports floor division alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from autopipe.schedules.analysis.known_conditions import remove_known_conditions
 
 
 def simplify_block(sch: Schedule, rv: SBlockRV) -> None:
-    """Replace a block whose indices are divided by one with simple indices."""
+    """Simplify the indices of a block if there are divisions in them."""
     block = sch.get(rv)
     simple = to_simple_indices(block)
     if not simple.same_as(block):
@@ -38,7 +38,7 @@ def simplify_block(sch: Schedule, rv: SBlockRV) -> None:
 
 
 def to_simple_indices(block: SBlock) -> SBlock:
-    """Return a block with simple indices; itself if nothing is divided in it."""
+    """Return a block with simplified indices; the block itself if it has no division."""
     if not _has_division(block.body):
         return block
     analyzer = bind_axes(block)
@@ -68,11 +68,11 @@ def to_simple_indices(block: SBlock) -> SBlock:
 
 
 def simplify_casts(block: SBlock) -> SBlock:
-    """Return a block that stores, with numbers made of its indices as simple as its axes allow.
+    """Simplify the integer expressions under casts in the value that a block stores.
 
-    Example: a mean of 3 x 3 pixels divides by how many are inside of an image of 28, `min(i, 0) * 2
-    + min(i * 2 + 2, 27) + 1 - i * 2` by as many columns. For i < 13 that is 9, and no vector of
-    integers of 64 bits is made into floats.
+    Example: a mean of 3 x 3 pixels divides by the number inside an image of 28, `min(i, 0) * 2 +
+    min(i * 2 + 2, 27) + 1 - i * 2` by as many columns. For i < 13 that is 9, and no int64 vector is
+    converted to float.
     """
     analyzer = bind_axes(block)
 
@@ -99,7 +99,7 @@ def _map_regions(
 
 
 def _floor_divisions(index: Expr, analyzer: Analyzer) -> Expr:
-    """Return an index whose divisions of what is not negative round down."""
+    """Replace truncating divisions of nonnegative dividends by floor divisions."""
 
     def other(floor_class: Any) -> Callable[[Any], Expr]:  # noqa: ANN401 - a class of TVM
         def down(node: tvm.ir.Expr) -> Expr:

@@ -1,7 +1,7 @@
-"""Tells what a step of a reduction costs, and which steps may be in one vector.
+"""Estimates the cost of a step of a reduction, and decides which steps may be in one vector.
 
-Example: a step of the sum of x[i, k] over k loads and adds. Neighbours along k lie in memory one
-after the other, so some of them fill a vector; those along i are a row apart.
+Example: a step of the sum of x[i, k] over k loads and adds. Neighbours along k are contiguous, so
+some of them fill a vector; those along i have the stride of a row.
 """
 
 import tvm
@@ -26,7 +26,7 @@ def find_longest_stride(reduction: Reduction) -> int | None:
 
 
 def _find_stride_along(reduction: Reduction, variable: tvm.ir.Var) -> int | None:
-    """Return the most elements from what is read at a value of a variable to that at the next."""
+    """Return the longest stride of all loads along a variable; None if one is not constant."""
     strides = []
     for load in reduction.loads:
         linear = detect_linear_equation(Analyzer().simplify(flat_index(load)), [variable])
@@ -62,7 +62,7 @@ def count_joint_steps(reduction: Reduction) -> int:
 
 
 def count_step_operations(reduction: Reduction) -> int:
-    """Return how many loads and operations a step takes, without those of indices."""
+    """Count the loads and operations of a step, without those of indices."""
 
     def named(load: TensorLoad) -> tvm.ir.Var:
         return tvm.tirx.Var("loaded", load.ty)

@@ -1,6 +1,6 @@
-"""Cuts a function of several blocks into functions of some blocks each, and joins them again.
+"""Splits a function of several blocks into functions of some blocks each, and joins them again.
 
-Example: the blocks [pad, conv, relu, pool] are cut into `part(0, 3)` and `part(3, 4)`. The first
+Example: the blocks [pad, conv, relu, pool] are split into `part(0, 3)` and `part(3, 4)`. The first
 part takes the image and the weights and writes the result of relu; the second part takes that
 result. `join` puts the scheduled parts one after the other, the result of relu in a buffer.
 """
@@ -25,7 +25,7 @@ from autopipe.schedules.analysis.expressions import (
 
 _ROOT: Final = "root"
 _DATA: Final = "tirx.buffer_data"
-"""Where a buffer is, which other functions are told."""
+"""The operator for the address of a buffer, an argument of external functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,10 @@ class Steps:
         return cls(function, tuple(root.body.seq), tuple(declared_blocks))
 
     def closed(self, start: int, end: int) -> bool:
-        """Tell whether only what the last of these blocks computes is read by others.
+        """Tell whether other blocks read only the result of the last of these blocks.
 
-        Templates do not serve parts with several outputs. A block without axes, such as a sort,
-        says nothing of itself, and is a part of its own. One that reads what it wrote, as a scan
-        does, stays as it is.
+        Templates do not serve parts with several outputs. An opaque block without axes, such as a
+        sort, is a part of its own. One that reads its own output, as a scan does, is in no part.
         """
         inside = self.blocks[start:end]
         if not all(block.iter_vars for block in inside):
@@ -77,8 +76,8 @@ class Steps:
     def part(self, start: int, end: int) -> tvm.IRModule:
         """Return a module with these blocks as `main`: its parameters are its inputs, then outputs.
 
-        The outputs are what the rest of the function, or its caller, reads. Weights keep their
-        free layout.
+        The outputs are the buffers that other blocks, or the caller, read. Weights keep their free
+        layout.
         """
         inside = self.blocks[start:end]
         reads, writes = _list_buffers(inside, "reads"), _list_buffers(inside, "writes")
@@ -125,43 +124,42 @@ def _make_root_block(statements: Sequence[Any], buffers: Sequence[Any]) -> SBloc
 
 
 def _list_nests(body: tirx.Stmt) -> list[tirx.Stmt]:
-    """Return the loop nests of a root block: one, where they go by other names for buffers.
+    """Return the loop nests of a root block; the whole body, if it declares aliases of buffers.
 
-    Such a name is known to what follows it, and TVM wants a block in each statement.
+    An alias is in scope of the statements after it, and TVM requires a block in each statement.
     """
     nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     return nests if all(map(_list_blocks, nests)) else [body]
 
 
 def _forbid_in_place(nest: tirx.Stmt) -> tirx.Stmt:
-    """Return loops in which TVM writes no result in the place of an operand.
+    """Mark loops so that TVM does not reuse the buffer of an operand for the result.
 
-    It does where an operand is read for the last time, which is wrong where tiles overlap and
-    compute some elements twice: `gp = select(p > 0, g, 0)` in the place of p would find its own
-    result the second time.
+    TVM reuses it after the last read, which is wrong where tiles overlap and compute some elements
+    twice: `gp = select(p > 0, g, 0)` in the buffer of p would read its own result the second time.
     """
     if any(weights.MARK in block.annotations for block in _list_blocks(nest)):
-        return nest  # it is done when a model is compiled
+        return nest  # weights are packed when a model is compiled
     zero = tirx.const(0, "int32")
     return tirx.AttrStmt(zero, "extern_scope", zero, nest)
 
 
 def _list_buffers(blocks: Sequence[SBlock], side: str) -> list[Any]:
-    """Return the buffers that blocks read or write, each once."""
+    """Return the buffers that blocks read or write, without repetitions."""
     return remove_duplicates([region.source for block in blocks for region in getattr(block, side)])
 
 
 def _find_outermost_block(statement: tvm.tirx.Stmt) -> SBlock | None:
-    """Return the block in a statement that holds all others; None if there are several."""
+    """Return the outermost block in loops; None if there is none, or several."""
     while isinstance(statement, tirx.For):
         statement = statement.body
     return statement.block if isinstance(statement, SBlockRealize) else None
 
 
 def _declare_accesses(block: SBlock, buffers: Sequence[Any]) -> SBlock:
-    """Return a block that says which of some buffers it reads and writes, as a sort does not.
+    """Declare the reads and writes of an opaque block, such as a sort, among some buffers.
 
-    What is handed to another function may be both.
+    Arguments of external functions count as both.
     """
     if block.reads or block.writes or block.iter_vars:
         return block

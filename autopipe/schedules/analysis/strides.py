@@ -1,10 +1,10 @@
-"""Describes a function without reductions by strides: how far each tensor moves with each loop.
+"""Describes a function without reductions by the strides of each tensor along each loop.
 
-Axes of the output are cut where a read divides them, and neighbours are one where all tensors move
-on evenly, so that there are as few loops as can be. With dynamic sizes an axis is never cut.
+Axes of the output are split where a read divides them, and adjacent axes are fused where all
+tensors are linear in them, for the minimum number of loops. Dynamic axes are never split.
 
 Example: y[c, h, w] = x[h, w, c] + b[c] of [21, 257, 257] has two loops: 21 and 66049, as h and w
-are one in y and in x. They move y by 66049 and 1, x by 1 and 21, b by 1 and 0.
+are contiguous in y and in x. The strides are 66049 and 1 in y, 1 and 21 in x, 1 and 0 in b.
 """
 
 from collections.abc import Sequence
@@ -30,33 +30,33 @@ from autopipe.schedules.analysis.movement import AxisPiece, find_load_offset, ma
 
 @dataclass(frozen=True, slots=True)
 class StridedRead:
-    """A load and how it moves."""
+    """A load and its strides."""
 
     load: TensorLoad
     base: Extent
-    """Where in memory it begins, counted in elements."""
+    """Offset of its first element."""
     strides: tuple[Extent, ...]
-    """Elements for one step of each loop."""
+    """Stride along each loop, in elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class StridedLoops:
-    """Loops over the output of a block, in the order in which it lies in memory."""
+    """Loops over the output of a block, in memory order."""
 
     extents: tuple[Extent, ...]
     written: tuple[Extent, ...]
-    """Elements of the output for one step of each loop; the last is 1."""
+    """Stride of the output along each loop, in elements; the last is 1."""
     reads: tuple[StridedRead, ...]
 
     def outside(self, *loops: int) -> list[int]:
-        """Return all loops but some."""
+        """Return the loops other than the given ones."""
         return [loop for loop in range(len(self.extents)) if loop not in loops]
 
 
 def find_strided_loops(block: SBlock) -> StridedLoops | None:
-    """Return the loops of a block.
+    """Return the strided loops of a block.
 
-    None where a tensor does not move evenly, the value depends on an index, or nothing moves.
+    None where a load is not linear, the value depends on an index, or there is no load.
     """
     if not is_static(block):
         return _find_dynamic_loops(block)
@@ -84,7 +84,7 @@ def find_strided_loops(block: SBlock) -> StridedLoops | None:
 
 
 def _find_dynamic_loops(block: SBlock) -> StridedLoops | None:
-    """Return the loops of a block with dynamic sizes, whose indices must be linear."""
+    """Return the strided loops of a block with dynamic shapes and linear indices."""
     store, axes, lengths = block.body, [axis.var for axis in block.iter_vars], lengths_of(block)
     if not isinstance(store, tirx.BufferStore) or not all(map(Expr.same_as, store.indices, axes)):
         return None
@@ -111,7 +111,7 @@ def _find_dynamic_loops(block: SBlock) -> StridedLoops | None:
 def _find_linear_strides(
     load: TensorLoad, axes: Sequence[Var]
 ) -> tuple[Extent, list[Extent]] | None:
-    """Return where a load begins, and how far it moves with each axis; None if not evenly."""
+    """Return the offset of a load and its stride along each axis; None if it is not linear."""
     flat = tirx.const(0, axes[0].ty.dtype)
     for index, extent in zip(load.indices, load.source.shape, strict=True):
         flat = flat * extent + index
@@ -122,9 +122,9 @@ def _find_linear_strides(
 def _cut_axes(
     extents: Sequence[int], reads: Sequence[Sequence[AxisPiece]]
 ) -> list[tuple[Extent, list[Extent]]] | None:
-    """Cut axes where reads do; None where one read's cut is no multiple of another's.
+    """Split axes where reads divide them; None where split points are no multiples of each other.
 
-    Of each piece: its extent, and the stride of each read.
+    Returns the extent of each part and the stride of each read along it.
     """
     axis_parts: list[tuple[Extent, list[Extent]]] = []
     for axis, extent in enumerate(extents):
@@ -143,7 +143,7 @@ def _cut_axes(
 
 
 def _compute_stride(pieces: Sequence[AxisPiece], lower: int, upper: int) -> int:
-    """Return how far a read moves for one step of a part of an axis."""
+    """Return the stride of a read along a part of an axis."""
     return sum(
         piece.stride * (lower // piece.lower)
         for piece in pieces
@@ -156,7 +156,7 @@ def _fuse_loops(
     loads: Sequence[TensorLoad],
     bases: Sequence[Extent],
 ) -> StridedLoops:
-    """Make one loop of neighbours that all tensors move through evenly."""
+    """Fuse adjacent loops in which all tensors are linear."""
     loops: list[tuple[Extent, list[Extent]]] = []
     for extent, strides in reversed(axis_parts):
         inner, steps = loops[-1] if loops else (1, [])

@@ -1,9 +1,8 @@
-"""Leaves out of a step what is always so where steps are taken in order.
+"""Removes tie-breaking comparisons from the steps of argmax where steps are in ascending order.
 
-The position of the first of the largest elements is written so that groups of elements can be
-joined in any order: of equal ones the lower position stays. Where the steps of an output come one
-after the other, the position so far is lower than that of this step, and nothing has to compare
-them.
+TVM writes argmax so that partial results can be combined in any order: of equal elements the lower
+position is kept. Where the steps of an output are in ascending order, the position so far is always
+lower than that of the step, and the comparison is redundant.
 
 Example: with k ascending and `at` started at -1,
 
@@ -28,19 +27,18 @@ from autopipe.schedules.analysis.expressions import replace_variables
 _LOWER: Final = (tirx.LT, tirx.LE)
 _HIGHER: Final = (tirx.GT, tirx.GE)
 _JOINED: Final = ((tirx.GT, tirx.GE), (tirx.LT, tirx.LE))
-"""A comparison, and what it is together with equality."""
+"""A strict comparison, and its disjunction with equality."""
 
 Place = Callable[[TensorLoad], int | None]
-"""Returns which result a load reads; None for an operand."""
+"""Returns the position of the result that a load reads; None for an operand."""
 
 
 def find_ascending(
     values: Sequence[Expr], starts: Sequence[Expr], place: Place, steps: Sequence[tuple[Any, Any]]
 ) -> frozenset[int]:
-    """Return which results are the position of a step before.
+    """Return the results that hold the position of an earlier step.
 
-    `steps` are the variables of steps and their ranges, the outermost first, in the order in which
-    they are taken.
+    `steps` are the variables of the reduction axes and their ranges, the outermost first.
     """
     return frozenset(
         i
@@ -53,9 +51,9 @@ def find_ascending(
 def remove_tie_breaks(
     values: Sequence[Expr], positions: frozenset[int], place: Place
 ) -> tuple[Expr, ...]:
-    """Return steps without comparing a position with that of the step, which is higher.
+    """Remove the comparisons of a stored position with that of the step, which is higher.
 
-    `positions` are the results that `find_ascending` found.
+    `positions` are the results that `find_ascending` returns.
     """
     step_positions = [
         _find_other_side(v, i, place) if i in positions else None for i, v in enumerate(values)
@@ -91,7 +89,7 @@ def remove_tie_breaks(
 
 
 def _combine_conditions(value: Expr, left: Any, right: Any) -> Expr | bool:  # noqa: ANN401 - some are known
-    """Return two conditions as one, where some are known."""
+    """Combine two operands of And or Or, each of which may be constant."""
     absorbing = isinstance(value, tirx.Or)
     for part, opposite in ((left, right), (right, left)):
         if isinstance(part, bool):
@@ -110,14 +108,14 @@ def _combine_conditions(value: Expr, left: Any, right: Any) -> Expr | bool:  # n
 
 
 def _has_same_operands(first: tvm.ir.Expr, second: tvm.ir.Expr) -> bool:
-    """Tell whether two comparisons are of the same two values."""
+    """Tell whether two comparisons have the same operands, in any order."""
     equal = tvm_ffi.structural_equal
     is_equal = equal(first.a, second.a) and equal(first.b, second.b)
     return bool(is_equal or (equal(first.a, second.b) and equal(first.b, second.a)))
 
 
 def _find_other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | None:
-    """Return what a choice takes if it does not keep the result."""
+    """Return the operand of a select that is not the result, or None."""
     if not isinstance(value, tirx.Select) or "int" not in str(value.ty.dtype):
         return None
     sides = value.true_value, value.false_value
@@ -126,7 +124,7 @@ def _find_other_side(value: tvm.ir.Expr, result: int, place: Place) -> Expr | No
 
 
 def _is_ascending(position: Expr, start: Expr, steps: Sequence[tuple[Any, Any]]) -> bool:
-    """Tell whether a position is higher at each step than at the one before, and at the start."""
+    """Tell whether a position ascends strictly with each step, from above the initial value."""
     position, steps = _widen_to_one_type(position, steps)
     analyzer = Analyzer()
     for var, step_range in steps:
@@ -149,9 +147,9 @@ def _is_ascending(position: Expr, start: Expr, steps: Sequence[tuple[Any, Any]])
 def _widen_to_one_type(
     position: Expr, steps: Sequence[tuple[Any, Any]]
 ) -> tuple[Expr, list[tuple[Any, Any]]]:
-    """Return a position, and the steps that it is made of, with these as wide as it is.
+    """Widen the step variables of a position to its dtype; return it and their ranges.
 
-    Example: cast(int64, k) of a k of 32 bits is a k of 64 bits.
+    Example: cast(int64, k) of an int32 k becomes an int64 k.
     """
     dtype = str(position.ty.dtype)
     wide = [(var, tirx.Var(var.name, dtype)) for var, _ in steps]

@@ -1,8 +1,8 @@
-"""Instructions of Intel's AMX: each adds a product of two tiles of short numbers to a tile of sums.
+"""AMX instructions: each adds a matmul of two int8 or bfloat16 tiles to a tile of accumulators.
 
 A tile is a register of up to 16 rows of 64 bytes; there are eight. A row of the first operand has
 `group` neighbours of the depth in each 32 bits. A row of the second has, for each of 16 columns,
-the `group` numbers that meet them: the order in which weights are packed for `vpdpbusd`.
+the `group` elements that are multiplied with them: the packed layout of weights for `vpdpbusd`.
 
 Example: `tdpbusd` with all rows, where `C` has 16 x 16 sums:
 
@@ -20,13 +20,13 @@ from typing import Final
 from autopipe.schedules.analysis.dot_products import Operands
 
 ROWS: Final = 16
-"""Most rows of a tile."""
+"""Maximum rows of a tile."""
 ROW_BYTES: Final = 64
-"""Most bytes in a row of a tile."""
+"""Maximum bytes in a row of a tile."""
 WORDS: Final = 16
-"""Words of 32 bits in such a row, of `group` numbers each."""
+"""32-bit words in such a row, of `group` elements each."""
 COLUMNS: Final = 16
-"""Sums in a row of a tile: 32 bits each."""
+"""Accumulators in a row of a tile: 32 bits each."""
 REGISTERS: Final = 8
 """Number of tiles."""
 
@@ -38,14 +38,14 @@ class TileProduct:
     name: str
     """Its mnemonic."""
     group: int
-    """Numbers of an operand in 32 bits."""
+    """Elements of an operand in 32 bits."""
     sums: str
     """Dtype of the sums."""
     needs: frozenset[str]
-    """The features, in LLVM's names, with which a processor has it."""
+    """The features that it requires, in LLVM's names."""
 
     def runs_on(self, features: Collection[str]) -> bool:
-        """Tell whether a processor with these features has it."""
+        """Tell whether a processor with these features has the instruction."""
         return self.needs.issubset(features)
 
 

@@ -1,8 +1,8 @@
-"""Strides of indices that are clamped, reflected or wrapped, as they are between the borders.
+"""Strides of clamped, reflected or wrapped indices, between their borders.
 
-Kernels are split at the borders (the pass `split_at_borders`), so that a loop moves evenly between
-them. Example: `min(max(4 * i - 2, 0), 511)` has stride 4 along i, and 0 where it is clamped. Pairs
-of neighbours that are swapped count as they lie.
+Kernels are split at the borders (the pass `split_at_borders`), so that indices are linear between
+them. Example: `min(max(4 * i - 2, 0), 511)` has stride 4 along i, and 0 where it is clamped. A
+swap of neighbours, `i ^ 1`, is ignored.
 """
 
 import tvm
@@ -16,7 +16,7 @@ from autopipe.schedules.analysis.expressions import flat_index
 
 
 def choose_side(expr: Expr, *, first: bool) -> Expr:
-    """Return an expression with the first, or the second, of two values wherever it chooses."""
+    """Replace each min, max and select by its first, or its second, operand."""
 
     def extreme(node: Min | Max) -> Expr:
         return node.a if first else node.b
@@ -28,7 +28,7 @@ def choose_side(expr: Expr, *, first: bool) -> Expr:
 
 
 def _remove_swap(swap: BitwiseXor) -> Expr:
-    """Return the index of which neighbours are swapped, as `i ^ 1` does."""
+    """Remove a swap of neighbours from an index: `i ^ 1` becomes `i`."""
     return swap.a if isinstance(swap.b, IntImm) else swap
 
 

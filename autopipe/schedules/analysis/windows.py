@@ -1,7 +1,7 @@
 """Recognizes a function that reduces windows of its input, from its TIR alone.
 
-These are depthwise convolutions, pooling and means over an image: each output reduces a window of
-its own, and no weights are summed over channels.
+These are depthwise convolutions, pooling and means over an image: each output reduces its own
+window, and products with weights are not summed over channels.
 
 Example: max pooling, 3x3 with stride 2, of [1, 56, 56, 96] in NHWC has `extents` (1, 28, 28, 96)
 and `window` (3, 3). Along the width, the last but one axis, go the window's axis 1 (`across`), with
@@ -28,19 +28,19 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.effort import estimate_call_ns
 
 NARROW: Final = 4
-"""Elements in the shortest vector that pays."""
+"""Elements in the shortest profitable vector."""
 
 _VECTOR: Final = 8
-"""Elements of which overlapping vectors are made where none of `NARROW` divides them."""
+"""Minimum elements for overlapping vectors, where vectors of `NARROW` do not divide the axis."""
 
 Index = list[tuple[int, ...]]
-"""For each axis of a tensor, how far a step of each axis of a block moves along it; [] if that is
-not constant."""
+"""For each axis of a tensor, the step of its index along each axis of a block, then its offset;
+[] if not constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """What schedules depend on in a function that reduces windows."""
+    """The sizes and properties of a window reduction that determine its schedules."""
 
     name: str
     """Name of the block that reduces."""
@@ -49,13 +49,13 @@ class Windows:
     after: tuple[str, ...]
     """Elementwise blocks on the result, in order."""
     extents: tuple[int, ...]
-    """Extents of the spatial axes. Vectors lie along the last one, also in the input."""
+    """Extents of the spatial axes. The last one is vectorized, also in the input."""
     bits: int
     """Size of an element of the result, in bits."""
     window: tuple[int, ...]
     """Extents of the reduction axes."""
     across: tuple[int, ...]
-    """Positions of the reduction axes that go along the last but one spatial axis."""
+    """Positions of the reduction axes along the last but one spatial axis."""
     stride: int
     """Elements of the input from one output to its neighbour along that axis."""
     reach: int
@@ -63,25 +63,25 @@ class Windows:
     along: bool
     """Whether windows also extend along the last axis, as they do in NCHW."""
     weights: int | None
-    """Position of the operand that has weights along the last axis; None if none has."""
+    """Position of the operand with weights along the last axis; None without one."""
     free: bool
-    """Whether the layout of these weights is free."""
+    """Whether these weights have a free layout."""
     once: bool = False
     """Whether no element of the input is read for two outputs, as in sums along an axis."""
 
     computes: bool = False
-    """Whether elementary functions are computed of the results, such as roots."""
+    """Whether elementary functions, such as square roots, are applied to the results."""
 
     @property
     def wide(self) -> bool:
-        """Tell whether vectors fit along the last axis: they divide it, or some overlap."""
+        """Tell whether the last axis can be vectorized: vectors divide it, or may overlap."""
         breadth = self.extents[-1]
         return breadth % NARROW == 0 or (breadth >= _VECTOR and self.may_overlap)
 
     def share_nothing(self) -> bool:
-        """Tell whether outputs share nothing; tiles of `contraction`, which are wider, pay.
+        """Tell whether outputs share no inputs; the wider tiles of `contraction` are faster then.
 
-        The sums of the columns of [512, 300] take 8.7 us there, and 13.5 as windows.
+        The sums of the columns of [512, 300] take 8.7 us there, and 13.5 us as windows.
         """
         return self.once and self.weights is None and not self.before
 
@@ -100,7 +100,7 @@ class Windows:
 
     @property
     def taps_across(self) -> int:
-        """Return how many of them are in one row of the input."""
+        """Return the number of elements of a window in one row of the input."""
         return math.prod(self.window[axis] for axis in self.across)
 
 
@@ -114,9 +114,9 @@ def inline_copies(sch: Schedule) -> None:
 
 
 def match_windows(sch: Schedule) -> Windows | None:
-    """Return the windows that a function reduces, or None if it does something else.
+    """Describe the window reduction of a function, or return None without one.
 
-    Copies before the reduction count as inlined. Raises ScheduleError if TVM can not inline one.
+    Copies before the reduction count as inlined. Raises ScheduleError if TVM cannot inline one.
     """
     sch = sch.copy()
     inline_copies(sch)
@@ -171,7 +171,7 @@ def _match_operands(block: SBlock) -> tuple[Index, int | None] | None:
     axes = [axis for axis in wide if _is_indexed_by(reads[weight_operands[0]], [axis])]
     if last in axes:
         return (index, weight_operands[0]) if axes == [last] else None
-    return (index, None) if axes else None  # the same weights for all is a product of matrices
+    return (index, None) if axes else None  # the same weights for all outputs: a matmul
 
 
 def _describe_row(block: SBlock, data: Index) -> tuple[tuple[int, ...], int, int]:
@@ -195,12 +195,12 @@ def _is_along(block: SBlock, data: Index) -> bool:
 
 
 def _is_indexed_by(index: Index, axes: list[int]) -> bool:
-    """Tell whether an operand moves along every one of some axes."""
+    """Tell whether the index of an operand depends on all of some axes."""
     return bool(index) and all(any(part[axis] for part in index) for axis in axes)
 
 
 def find_read_steps(block: SBlock, position: int) -> Index:
-    """Return how a block moves along what it reads at a position."""
+    """Return the strides of the read at a position along the axes of a block."""
     axes = [axis.var for axis in block.iter_vars]
     parts = [detect_linear_equation(part.min, axes) for part in block.reads[position].region]
     constant = all(len(part) == len(axes) + 1 for part in parts)
@@ -212,6 +212,6 @@ def _list_reduction_axes(block: SBlock) -> list[int]:
 
 
 def _is_free(sch: Schedule, block: SBlock, position: int) -> bool:
-    """Tell whether an operand is a weight whose layout may change."""
+    """Tell whether an operand is a weight with a free layout."""
     source = block.reads[position].source
     return any(source.same_as(weight) for weight in weights.list_weights(sch.mod["main"]))

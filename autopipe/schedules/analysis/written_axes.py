@@ -1,4 +1,4 @@
-"""Gives a block the axes of what it writes.
+"""Rewrites a block so that its axes are those of its output.
 
 Example: a block that computes x of [32, 7] for an output of [2, 7, 16].
 
@@ -9,8 +9,8 @@ Example: a block that computes x of [32, 7] for an output of [2, 7, 16].
         y[a, h, b] = x[a * 16 + b, h]
 
 TVM 0.27 has `transform_block_layout` for it, which simplifies indices by the conditions around
-them and is wrong where these nest: of an image that is rolled along both sides, as between the
-layers of a Swin transformer, it read other rows.
+them and is wrong where these nest: for an image that is rolled along both axes, as between the
+layers of a Swin transformer, it read wrong rows.
 """
 
 import math
@@ -31,9 +31,9 @@ from autopipe.schedules.primitives import rewrite_function
 
 
 def use_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
-    """Replace the only block of a function, and its loops; return the new one.
+    """Rewrite the only block of a function, and its loops; return the new block.
 
-    Raises ScheduleError where it writes some element twice, or leaves one out.
+    Raises ScheduleError where it writes an element twice, or omits one.
     """
     old = sch.get(block)
     extents = [int(extent) for extent in old.body.buffer.shape]
@@ -45,7 +45,7 @@ def use_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
     except (RuntimeError, ValueError, TypeError) as error:
         raise ScheduleError(str(error)) from None
     if not _is_inverse(inverse_map, index_map, extents):
-        raise ScheduleError(f"{old.name_hint} writes where TVM does not find back")
+        raise ScheduleError(f"{old.name_hint} has store indices without an inverse")
     with IRBuilder() as builder:
         _write_loops(old, inverse_map, extents)
     rewrite_function(sch, builder.get(), [])
@@ -53,7 +53,7 @@ def use_written_axes(sch: Schedule, block: SBlockRV) -> SBlockRV:
 
 
 def _is_inverse(inverse_map: IndexMap, index_map: IndexMap, extents: list[int]) -> bool:
-    """Prove by substitution that a map leads back: TVM's is wrong for indices that wrap."""
+    """Prove an inverse by substitution: TVM's is wrong for indices that wrap around."""
     analyzer = Analyzer()
     places = [tirx.Var(f"at{n}", var.ty) for n, var in enumerate(inverse_map.initial_indices)]
     for place, extent in zip(places, extents, strict=True):

@@ -1,8 +1,8 @@
-"""Implementations: other ways to compute a function than the loops it was lowered to.
+"""Implementations: alternative algorithms for a function, instead of the loops it was lowered to.
 
 `winograd` rewrites 3x3 convolutions (`filtering` has the algorithm); `library` calls a library
-(`dispatch` says which one takes an op, `library_call` writes the call). `implementation` says what
-an implementation has to define, and lists those that may be used.
+(`dispatch` selects the library of an op, `library_call` writes the call). `implementation` defines
+the protocol of an implementation, and lists the allowed ones.
 """
 
 from typing import Final
@@ -12,11 +12,11 @@ from autopipe.schedules.implementations.implementation import DIRECT, Implementa
 from autopipe.schedules.implementations.winograd import winograd2, winograd4, winograd6
 
 IMPLEMENTATIONS: Final[tuple[Implementation, ...]] = (winograd2, winograd4, winograd6)
-"""Our implementations; each defines what the protocol `Implementation` says."""
+"""The built-in implementations of the protocol `Implementation`."""
 
 
 def load_implementations() -> tuple[Implementation, ...]:
-    """Return the implementations of other packages, then ours.
+    """Return the implementations of extensions, then the built-in ones.
 
     Raises SetupError if an extension is broken.
     """

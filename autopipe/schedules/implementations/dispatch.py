@@ -1,4 +1,4 @@
-"""Decides which library takes a function, from its op information, and whether it is installed."""
+"""Selects the libraries for a function by its op information, among those installed."""
 
 from collections.abc import Iterator
 
@@ -13,9 +13,9 @@ from autopipe.tasks.tensor import Tensor
 
 
 def list_available(conditions: Conditions) -> Iterator[Library]:
-    """Yield the libraries that code for a target can call from here.
+    """Yield the libraries that code for a target can call.
 
-    Such a library is installed, and its files are for the architecture that is compiled for.
+    Such a library is installed for the architecture of the target.
     """
     device = conditions.hardware.backend.device
     for library in LIBRARIES:
@@ -24,9 +24,9 @@ def list_available(conditions: Conditions) -> Iterator[Library]:
 
 
 def can_take_op(library: Library, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
-    """Tell whether a library computes exactly one of the ops of a function.
+    """Tell whether a library supports exactly one of the ops of a function.
 
-    The other ops are left to generated code. `inputs` are the tensors that the function reads.
+    The other ops are left to generated code. `inputs` are the input tensors of the function.
     """
     matching_ops = [
         op for op in info.ops if any(_is_match(p, op, info, inputs) for p in library.takes)
@@ -45,7 +45,7 @@ def _is_available(library: Library, target: tvm.target.Target) -> bool:
 
 
 def _is_match(pattern: Pattern, op: Op, info: OpInfo, inputs: tuple[Tensor, ...]) -> bool:
-    """Tell whether an op of a function is one that a pattern describes."""
+    """Tell whether an op of a function matches a pattern."""
     if not op.whole or not pattern.names(op.name, op.attributes, op.layout):
         return False
     tensors = {

@@ -13,8 +13,8 @@ element, for one input and one output channel:
     Y  outputs       2 x 2          4 x 4          6 x 6
     products         16             36             64            direct: 36, 144 and 324
 
-A volume is taken slice by slice: the channels of all slices that a kernel spans are one long axis
-of input channels.
+A volume is computed slice by slice: the channels of all slices that a kernel spans are concatenated
+to one axis of input channels.
 
 With many channels, the products at one position (i, j) of all tiles are a matrix product:
 
@@ -42,7 +42,7 @@ _IMAGE: Final = 4
 """Number of axes of the kernel of an image; that of a volume has one more."""
 
 _LEAST, _MOST = 6, 14
-"""Fewest and most tiles that are summed in registers, where there are as many."""
+"""Minimum and maximum of the tiles with sums in registers."""
 
 Value = Callable[[int], Any]
 """Returns the element of a vector at an index, as an expression."""
@@ -50,7 +50,7 @@ Value = Callable[[int], Any]
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How an output is cut into tiles; the last tiles of a row or column may overhang.
+    """The partition of an output into tiles; the last tiles of a row or column may overhang.
 
     Example: an output [1, 14, 14, 256] in tiles of 4 x 4 has `rows` 4, `columns` 4 and `count` 16;
     the last tiles overhang by 2.
@@ -65,9 +65,9 @@ class Tiling:
     count: Extent
     """Number of tiles of all images."""
     block: int
-    """Tiles in a block; those after the last one of an image fill up the last block."""
+    """Tiles in a block; the last block is padded with further tiles."""
     apart: tuple[int, int] = (1, 1)
-    """Rows, and columns, between neighbours in a tile: the dilation of the convolution."""
+    """Distance of neighbouring rows, and columns, of a tile: the dilation of the convolution."""
 
     @classmethod
     def of(
@@ -76,8 +76,8 @@ class Tiling:
     ) -> "Tiling":  # fmt: skip
         """Return the tiling of an output `[batch, rows, columns, channels]`.
 
-        A block has 6 to 14 tiles, whichever wastes least. Where sizes are open, it is that of
-        `likely`, the tiling at likely sizes.
+        A block has 6 to 14 tiles, for minimum padding. With dynamic shapes, it has the size of
+        that of `likely`, the tiling at specialized sizes.
         """
         batch, height, width, _ = shape
         rows, columns = (
@@ -98,15 +98,15 @@ class Tiling:
 
     @property
     def fills(self) -> bool:
-        """Tell whether there may be tiles that only fill up the last block."""
+        """Tell whether the last block may be padded."""
         return not isinstance(self.count, int) or self.count % self.block > 0
 
     def origin(self, tile: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - an index
         """Return the image of a tile, and the first row and column of the output in it.
 
-        Example: with 14 tiles of 4 x 4 in a row, tile 20 begins at row 4, column 24 of image 0. If
-        neighbours in a tile are 2 apart, it begins at row 1: tile 0 has rows 0, 2, 4 and 6, tile 14
-        those between them.
+        Example: with 14 tiles of 4 x 4 in a row, tile 20 begins at row 4, column 24 of image 0.
+        With dilation 2, it begins at row 1: tile 0 has rows 0, 2, 4 and 6, tile 14 those between
+        them.
         """
         starts = []
         places = tile // self.columns % self.rows, tile % self.columns
@@ -120,22 +120,22 @@ class Slices:
     """The slices of a volume that a kernel spans."""
 
     taps: int
-    """How many these are."""
+    """Number of slices of the kernel."""
     results: int
-    """Slices of the result of one volume."""
+    """Number of slices of the result of one volume."""
     front: int
-    """Slices of zeros before the volume."""
+    """Slices of zero padding before the volume."""
     apart: int
-    """Slices from one that the kernel is multiplied with to the next: the dilation."""
+    """The dilation along the slices."""
 
 
 def build_convolution(
     data: te.Tensor, kernel: te.Tensor, padding: tuple[int, int], tiling: Tiling,
     slices: Slices | None = None,
 ) -> te.Tensor:  # fmt: skip
-    """Return the convolution `[tile, row, column, channel]` of an NHWC image and HWIO kernel.
+    """Build the convolution `[tile, row, column, channel]` of an NHWC image and HWIO kernel.
 
-    Of an NDHWC volume and a DHWIO kernel, the images of `tiling` are the slices of the result.
+    For an NDHWC volume and a DHWIO kernel, the images of `tiling` are the slices of the result.
     """
     matrices, side = TRANSFORMS[tiling.size], tiling.size + KERNEL - 1
     transformed_input = _transform_input(_build_patches(data, padding, tiling, slices), matrices)
@@ -154,7 +154,7 @@ def build_convolution(
 def _build_patches(
     data: te.Tensor, padding: tuple[int, int], tiling: Tiling, slices: Slices | None
 ) -> te.Tensor:
-    """Return the patch of the input of each tile; zero outside of the image."""
+    """Extract the input patch of each tile; zero outside the image."""
     *_, height, width, channels = data.shape
     (top, left), (row_step, column_step) = padding, tiling.apart
     side = tiling.size + KERNEL - 1
@@ -177,7 +177,7 @@ def _build_patches(
 
 
 def _transform_input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
-    """Return B^T d B: the columns of the patches are transformed first, then their rows."""
+    """Compute B^T d B: the columns of the patches are transformed first, then their rows."""
     count, side, _, channels = patches.shape
     rows = te.compute(
         (count, side, side, channels),
@@ -196,7 +196,7 @@ def _transform_input(patches: te.Tensor, matrices: Transforms) -> te.Tensor:
 
 
 def _transform_kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
-    """Return G g G^T, in one block, because the build takes out single blocks."""
+    """Compute G g G^T, in one block, because the build extracts single blocks."""
     side = len(matrices.kernel)
 
     def element(i: Any, j: Any, channel: Any, c: Any) -> Any:  # noqa: ANN401 - indices
@@ -219,7 +219,7 @@ def _transform_kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
 
 
 def _transform_output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
-    """Return A^T m A, the outputs of a tile from its sums m, columns first."""
+    """Compute A^T m A, the outputs of a tile from its sums m, columns first."""
     side, _, count, channels = sums.shape
     size = len(matrices.output)
     rows = te.compute(
@@ -239,14 +239,14 @@ def _transform_output(sums: te.Tensor, matrices: Transforms) -> te.Tensor:
 
 
 def _multiply_row(matrix: Matrix, groups: Sequence[Sequence[int]], index: Any, value: Value) -> Any:  # noqa: ANN401 - expressions
-    """Return the product of a vector and the row of a matrix that an index chooses."""
+    """Return the product of a vector and the row of a matrix at an index."""
     return _select_value([_sum_groups(row, groups, value) for row in matrix], index)
 
 
 def _select_value(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - expressions
     """Return the value at an index, as a chain of selects.
 
-    Once the loop over the index is unrolled, one value is left of it.
+    Once the loop over the index is unrolled, the selects fold to one value.
     """
     *earlier_values, last = [
         tirx.const(v, "float32") if isinstance(v, (int, float)) else v for v in values
@@ -259,7 +259,7 @@ def _select_value(values: Sequence[Any], index: Any) -> Any:  # noqa: ANN401 - e
 def _sum_groups(row: Sequence[float], groups: Sequence[Sequence[int]], value: Value) -> Any:  # noqa: ANN401 - expressions
     """Return the product of a row and a vector, summed group by group.
 
-    Rows of a matrix then share the sums of groups, up to a factor. Example: the rows
+    The sums of groups are common subexpressions of the rows, up to a factor. Example: the rows
     (0, -4, -4, 1, 1, 0) and (0, 4, -4, -1, 1, 0) with the groups (4, 2) and (3, 1) become
     (v4 - 4 v2) + (v3 - 4 v1) and (v4 - 4 v2) - (v3 - 4 v1).
     """

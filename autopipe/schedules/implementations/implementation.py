@@ -1,7 +1,7 @@
-"""What an implementation is: another PrimFunc with the same parameters that computes the same.
+"""The protocol of implementations: equivalent PrimFuncs with the same parameters.
 
-Work on weights (a packed layout, a Winograd kernel) is in blocks with TVM's annotation
-`meta_schedule.layout_rewrite_preproc`. The build takes these blocks out and runs them once.
+The preparation of weights (packing, the transform of a Winograd kernel) is in blocks with TVM's
+annotation `meta_schedule.layout_rewrite_preproc`. The build extracts these and runs them once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ DIRECT: Final = "direct"
 
 
 class Implementation(Protocol):
-    """Another way to compute a family of functions; a module or an object."""
+    """An alternative algorithm for a family of functions; a module or an object."""
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a constant of a module
@@ -29,16 +29,16 @@ class Implementation(Protocol):
         """Whether it rounds differently, so that `numerics.fast_algorithms: false` forbids it."""
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the rewritten workload as `main`, or None if it does not serve the workload."""
+        """Return the rewritten workload as `main`, or None if it does not support the workload."""
 
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
-        """Return the estimated speed relative to `direct`, which engine `static` goes by."""
+        """Return the estimated speed relative to `direct`, by which engine `static` selects."""
 
 
 def build_implementations(
     workload: tvm.IRModule, conditions: Conditions
 ) -> Mapping[str, tvm.IRModule]:
-    """Return every implementation of a workload, by name, `direct` first."""
+    """Build every implementation of a workload, by name, `direct` first."""
     modules = {DIRECT: workload}
     for implementation in list_allowed(conditions):
         module = implementation.rewrite(workload)
@@ -48,14 +48,14 @@ def build_implementations(
 
 
 def list_allowed_names(conditions: Conditions) -> tuple[str, ...]:
-    """Return the names of all implementations that may be used, without `direct`."""
+    """Return the names of all allowed implementations, without `direct`."""
     return tuple(implementation.NAME for implementation in list_allowed(conditions))
 
 
 def build_implementation(
     workload: tvm.IRModule, name: str, conditions: Conditions
 ) -> tvm.IRModule | None:
-    """Return one implementation of a workload, or None if it has none of that name here."""
+    """Build an implementation of a workload by name, or return None if there is none here."""
     if name == DIRECT:
         return workload
     candidates = (candidate for candidate in list_allowed(conditions) if name == candidate.NAME)
@@ -63,9 +63,9 @@ def build_implementation(
 
 
 def list_allowed(conditions: Conditions) -> Iterator[Implementation]:
-    """Yield the implementations that may be used, libraries last.
+    """Yield the allowed implementations, libraries last.
 
-    On a GPU only libraries may be used: the rewritten loops are made for a CPU's caches.
+    On a GPU only libraries are allowed: the rewritten loops are designed for a CPU's caches.
     """
     # Imported late: these modules import this one.
     from autopipe.schedules.implementations.dispatch import list_available

@@ -1,4 +1,4 @@
-"""The implementations that call a library: it computes one op, and the other loops stay.
+"""The implementations that call a library for one op, and keep the loops of the others.
 
 Example: in matmul -> add -> relu, OpenBLAS computes the product into a buffer; the template
 `library_call` schedules the loops of add and relu behind the call.
@@ -31,7 +31,7 @@ class LibraryCall:
 
     library: Library
     cores: int
-    """Threads among which a product is divided."""
+    """Number of threads for a matmul."""
     FAST: bool = False
 
     @property
@@ -40,21 +40,21 @@ class LibraryCall:
         return self.library.name
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the workload with the call, or None if the library takes none of its ops."""
+        """Insert the call into the workload, or return None if the library does not support it."""
         function = workload["main"]
         if not can_take_op(self.library, read_op_info(function), _list_input_tensors(function)):
             return None
         try:
             return self._insert_call(workload)
-        except RuntimeError:  # TIR without blocks, or copies that can not be left out
+        except RuntimeError:  # TIR without blocks, or copies that cannot be inlined
             return None
 
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:  # noqa: ARG002 - a protocol
-        """Return 0, so that a library is chosen only where it was timed or a rule asks for it."""
+        """Return 0, so that a library is selected only by measurement or by a rule."""
         return 0.0
 
     def _insert_call(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the workload with the call, copies of operands left out first where possible."""
+        """Insert the call, with the copies of operands inlined where possible."""
         sch = make_schedule(workload)
         blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
         sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
@@ -70,7 +70,7 @@ class LibraryCall:
         return None
 
     def _replace_block(self, sch: Schedule, name: str) -> tvm.IRModule | None:
-        """Return the function with the call in place of the loops around a block."""
+        """Replace the loops around a block by the call."""
         block = sch.get_sblock(name)
         product = Product.of(sch.get(block))
         products = gemm.match_gemm(product) if product else None
@@ -93,7 +93,7 @@ class LibraryCall:
 
 
 def _list_input_tensors(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
-    """Return shape and dtype of each tensor that a function takes."""
+    """Return shape and dtype of each tensor parameter of a function."""
     buffers = [param for param in function.params if isinstance(param.ty, BufferType)]
     return tuple(map(describe_buffer, buffers))
 

@@ -1,6 +1,6 @@
 """Writes the call of a library as a block of TIR.
 
-A CBLAS library runs single-threaded; the product is divided among TVM's threads, along its longer
+A CBLAS library runs single-threaded; the matmul is divided among TVM's threads, along its longer
 side. Example: 1000 x 512 rows and columns on 2 cores become 2 parts of 512 rows; the last part has
 488 (half of 1000, rounded up to a multiple of 32):
 
@@ -27,15 +27,15 @@ _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 """The enums CblasRowMajor, CblasNoTrans and CblasTrans of the C interface of BLAS."""
 
 _GRAIN: Final = 32
-"""A part of a product has a multiple of so many rows or columns."""
+"""Granularity of the parts of a matmul, in rows or columns."""
 
 _ENOUGH: Final = 4
-"""So many products for each thread balance well enough: they are not divided any more."""
+"""Matmuls per thread from which on they are not divided, as the load is balanced."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """The size of the parts that each product is divided into."""
+    """The size of the parts of each matmul."""
 
     rows: int
     columns: int
@@ -44,7 +44,7 @@ class _Division:
 def write_library_call(
     name: str, gemm: Gemm, interface: CBlas | Packed, cores: int
 ) -> tvm.tirx.Stmt | None:
-    """Return the block in which a library computes the products, or None if it can not.
+    """Write the block in which a library computes the matmuls, or return None if it cannot.
 
     `name` is that of the block; `cores` is the number of threads.
     """
@@ -57,7 +57,7 @@ def write_library_call(
 
 
 def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, part: _Division) -> tvm.tirx.Stmt:
-    """Return the block that calls CBLAS for each part of each product, in parallel."""
+    """Write the block that calls CBLAS for each part of each matmul, in parallel."""
     dtype = str(gemm.c.buffer.ty.dtype)
     row = Axis(ceil(gemm.m / part.rows), gemm.row.a * part.rows, 0, gemm.row.c * part.rows)
     column = Axis(
@@ -87,7 +87,7 @@ def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, part: _Division) 
 
 
 def _write_packed_call(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stmt | None:
-    """Return the call of one whole product, or None: TVM's runtime wraps no other product."""
+    """Write the call of one undivided matmul, or return None, as TVM's runtime wraps no other."""
     shapes = [
         (gemm.k, gemm.m) if gemm.a.transposed else (gemm.m, gemm.k),
         (gemm.n, gemm.k) if gemm.b.transposed else (gemm.k, gemm.n),
@@ -106,7 +106,7 @@ def _write_packed_call(name: str, gemm: Gemm, interface: Packed) -> tvm.tirx.Stm
 
 
 def _make_matrix_view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
-    """Return a matrix as a tensor of two dimensions, however many its buffer has."""
+    """Return a matrix as a tensor of two dimensions, whatever the rank of its buffer."""
     sizes = [tvm.tirx.const(size, "int64") for size in shape]
     place = tvm.ir.PointerType(tvm.ir.PrimType("int64"))
     kind = tvm.tirx.const(0, str(matrix.buffer.ty.dtype))
@@ -118,7 +118,7 @@ def _make_matrix_view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
 
 
 def _divide_work(gemm: Gemm, cores: int) -> _Division:
-    """Divide the products among threads, along the longer side, so that less is packed twice."""
+    """Divide the matmuls among threads, along the longer side, so that less is packed twice."""
     jobs = prod(loop.extent for loop in gemm.loops)
     if jobs % cores == 0 or jobs >= _ENOUGH * cores:
         return _Division(gemm.m, gemm.n)
@@ -130,7 +130,7 @@ def _divide_work(gemm: Gemm, cores: int) -> _Division:
 
 
 def _unravel_job(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
-    """Return the index along each loop for a job number; the last loop is the fastest."""
+    """Convert a job number to the index along each loop; the last loop varies fastest."""
     steps = []
     for loop in reversed(loops):
         steps.append(job % loop.extent)
@@ -139,7 +139,7 @@ def _unravel_job(job: Expr, loops: Sequence[Axis]) -> list[Expr]:
 
 
 def _compute_part_size(extent: int, part: int, step: Expr) -> Expr | int:
-    """Return how many rows or columns a part has; the last part may have fewer."""
+    """Return the number of rows or columns of a part; the last part may have fewer."""
     if extent % part == 0:
         return part
     return T.min(tvm.tirx.const(part, "int32"), extent - step * part)

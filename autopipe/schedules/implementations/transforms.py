@@ -1,7 +1,7 @@
 """The matrices of minimal filtering of 3x3 convolutions, by the size of a tile.
 
-A matrix product with one of them is written out as sums. Rows share sums of some columns, the
-*groups*, so that each is computed once. `filtering` says what the matrices are for.
+A matrix product with one of them is unrolled to sums. Rows share sums of some columns, the
+*groups*, so that each is computed once. `filtering` describes the algorithm.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 After "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, arXiv:1509.09308, 2015).
 `winograd2` is F(2x2, 3x3): a tile of 2 x 2 outputs takes 16 products, where the direct convolution
 takes 2 * 2 * 3 * 3 = 36. `winograd4` is F(4x4, 3x3): 36 products instead of 144, and `winograd6` 64
-instead of 324. Tiles of a dilated convolution have rows and columns that are so far apart; a volume
-is taken slice by slice. The kernel is transformed when the model is built. `filtering` has the
+instead of 324. Tiles of a dilated convolution have dilated rows and columns; a volume is
+computed slice by slice. The kernel is transformed when the model is built. `filtering` has the
 stages, `templates/winograd.py` their schedule.
 
 Example: an image [1, 56, 56, 64] in tiles of 4 x 4 has 14 * 14 = 196 tiles; the product becomes 36
@@ -37,14 +37,13 @@ from autopipe.schedules.implementations.filtering import KERNEL, Slices, Tiling,
 from autopipe.schedules.templates.winograd import WINOGRAD
 
 _MARGIN = 1.2
-"""An estimated gain is divided by this, so that only a clear gain decides."""
+"""Safety factor of an estimated gain."""
 
 WIDEST: Final = 4
-"""Rows and columns of a tile from which on rounding shows, and a kernel takes much memory."""
+"""Largest tile, in rows and columns, with a moderate rounding error and kernel size."""
 
 _LARGE = 1.25
-"""That of larger tiles is divided by this, too: they are off by twice as much, and have 1.8 times
-the weights."""
+"""Further safety factor of larger tiles: twice the rounding error, and 1.8 times the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Winograd:
         return f"winograd{self.size}"
 
     def rewrite(self, workload: tvm.IRModule) -> tvm.IRModule | None:
-        """Return the workload by minimal filtering, or None if it is no plain 3x3 convolution."""
+        """Rewrite a 3x3 convolution to minimal filtering, or return None for another workload."""
         convolution = _match_winograd(workload)
         if convolution is None:
             return None
@@ -72,7 +71,7 @@ class Winograd:
         return tvm.IRModule({"main": workload["main"].with_body(body)})
 
     def _find_tiling(self, convolution: Convolution, workload: tvm.IRModule) -> Tiling | None:
-        """Return how the output is cut into tiles; None if nothing is known of its open sizes."""
+        """Return the tiling of the output; None for dynamic shapes without specialized sizes."""
         shape, dilation = _to_image_shape(convolution), _read_dilation(convolution)
         if all(isinstance(extent, int) for extent in shape):
             return Tiling.of(shape, self.size, dilation)
@@ -86,7 +85,7 @@ class Winograd:
     def gain(self, workload: tvm.IRModule, hardware: HardwareParams) -> float:
         """Return the estimated speed relative to `direct`, or 0 for other workloads.
 
-        Where sizes are open, it is that at likely sizes.
+        With dynamic shapes, it is that at specialized sizes.
         """
         convolution = _match_winograd(bind_likely_sizes(workload) or workload)
         shape = _to_image_shape(convolution) if convolution else []
@@ -139,13 +138,13 @@ def _to_image_shape(convolution: Convolution) -> list[Extent]:
 
 
 def _read_dilation(convolution: Convolution) -> tuple[int, int]:
-    """Return how many rows, and columns, neighbours in a tile are apart."""
+    """Return the dilation of rows and columns."""
     *_, row_dilation, column_dilation = convolution.dilation
     return row_dilation, column_dilation
 
 
 def _build_body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
-    """Return the root block: the stages of filtering, then what follows the convolution."""
+    """Build the root block: the stages of filtering, then the epilogue of the convolution."""
     data, kernel = (
         te.placeholder(b.shape, b.dtype) for b in (convolution.data, convolution.kernel)
     )
@@ -171,7 +170,7 @@ def _build_body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
 
 
 def _build_output_loops(convolution: Convolution, tiles: tvm.ir.Var, tiling: Tiling) -> tirx.Stmt:
-    """Return the loops over the tiles that compute what follows on each element of a tile."""
+    """Build the loops over the tiles that compute the epilogue of each element of a tile."""
     dtype = str(convolution.data.shape[0].ty.dtype)
     loops = [tirx.Var(name, dtype) for name in ("tile", "row", "column", "channel")]
     axes = [tirx.Var(f"v_{loop.name}", dtype) for loop in loops]
@@ -214,7 +213,7 @@ def _rewrite_epilogue(
     axes: Sequence[Any],
     place: Sequence[Any],
 ) -> Sequence[Any]:
-    """Return body, reads and writes of what follows: it reads a tile, and writes at `place`."""
+    """Return body, reads and writes of the epilogue: it reads a tile, and writes at `place`."""
     after, index_type = convolution.after, axes[0].ty
     indices = dict(zip((axis.var for axis in after.iter_vars), place, strict=True))
     element = [

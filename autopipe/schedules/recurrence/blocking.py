@@ -14,13 +14,13 @@ from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.hardware import HardwareParams
 
 SERIAL, APART, TOGETHER = "serial", "apart", "together"
-"""Ways to use threads: none; a thread for each direction and part of the batch, which never wait
-for each other; all threads on one step, each on some hidden units, and a barrier between steps."""
+"""Ways to use threads: none; a thread for each direction and part of the batch, without
+synchronization; all threads on one step, each on some hidden units, with a barrier after it."""
 
 JOINED: Final = 4
-"""Products of bytes that an instruction adds at once."""
+"""int8 products that an instruction adds at once."""
 BYTES: Final = ("uint8", "int8")
-"""Dtypes of a state and of its weights where bytes are multiplied."""
+"""Dtypes of a state and of its weights in int8 layers."""
 
 _VECTORS: Final = (1, 2, 3, 4, 8)
 _ROWS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -31,18 +31,18 @@ _SPARE: Final = 2
 _LOOP: Final = 60.0
 """To begin and end the sums of a tile."""
 _NEAR, _MIDDLE = 0.6, 1.6
-"""To load a vector from a core's first cache, and from its second one."""
+"""To load a vector from the first-level cache, and from the second-level cache."""
 _FUNCTION: Final = 20.0
-"""For the functions of a vector of hidden units, a gate."""
+"""For the activation functions of a vector of hidden units, per gate."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentLayer:
-    """A function that the template serves."""
+    """A recurrent layer as the template recurrence schedules it."""
 
     form: Recurrence
     free: bool
-    """Whether the recurrent weights are weights of the model, which the build may pack."""
+    """Whether the recurrent weights are constants of the model, which the build may pack."""
     fast: bool
     """Whether elementary functions may round differently from libm's."""
 
@@ -56,23 +56,22 @@ class UnitBlocking:
     rows: int
     """Sequences of a tile."""
     gates: int
-    """Gates whose sums are in registers at once; divides those of each phase."""
+    """Gates with sums in registers at once; divides those of each phase."""
     threads: str
     """`serial`, `apart` or `together`."""
     parts: int
-    """Parts of the batch that threads work on where they work apart, and of the hidden units where
-    they work together."""
+    """Parts of the batch for threads `apart`, and of the hidden units for threads `together`."""
     instruction: str = ""
-    """Mnemonic of the dot-product instruction that adds products of bytes; empty for none."""
+    """Mnemonic of the int8 dot-product instruction; empty for none."""
     lanes: int = 0
-    """Sums that it adds to."""
+    """Number of its accumulators."""
 
     def sequences(self, batch: int) -> int:
-        """Return how many sequences of a batch a thread has."""
+        """Return the number of sequences of a batch per thread."""
         return int(self.share(batch))
 
     def share(self, batch: Extent) -> Extent:
-        """Return the same of a batch that may be open."""
+        """Return the number of sequences per thread of a batch that may be dynamic."""
         return batch if self.threads == TOGETHER else parts_of(batch, self.parts)
 
 
@@ -92,7 +91,7 @@ def list_blockings(layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[
                     vectors = gates * ceil(width / lanes)
                     registers = rows * vectors + min(vectors, 4) + _SPARE
                     if threads == TOGETHER and form.hidden < width * hardware.cores:
-                        continue  # a thread would have nothing to do
+                        continue  # a thread would have no tile
                     if rows <= rows_each and registers <= hardware.registers:
                         dot = _choose_instruction(form, width, hardware)
                         yield UnitBlocking(width, rows, gates, threads, parts, *dot)
@@ -111,7 +110,7 @@ def _list_thread_divisions(form: Recurrence, hardware: HardwareParams) -> Iterat
 
 
 def _choose_instruction(form: Recurrence, width: int, hardware: HardwareParams) -> tuple[str, int]:
-    """Return the best instruction for products of bytes and its lanes, or that there is none."""
+    """Return the best int8 dot-product instruction and its lanes; ("", 0) without one."""
     if form.rounded and form.hidden % JOINED == 0:
         for dot in list_dot_products(BYTES):
             plain = dot.group == JOINED and dot.cost == 1
@@ -121,7 +120,7 @@ def _choose_instruction(form: Recurrence, width: int, hardware: HardwareParams) 
 
 
 def estimate_ns(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams) -> float:
-    """Return about how many nanoseconds a setting takes."""
+    """Estimate the time of a setting in nanoseconds."""
     form = layer.form
     ways, steps = len(form.directions), list_phases(form, 0)
     costs = [_Cost(form, phase, knobs, hardware) for phase in steps]
@@ -140,7 +139,7 @@ def estimate_ns(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwarePa
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What a phase of a step costs the thread that has most to do."""
+    """The cost of a phase of a step on the busiest thread."""
 
     form: Recurrence
     phase: Phase
@@ -154,7 +153,7 @@ class _Cost:
 
     @property
     def functions(self) -> float:
-        """Cycles of what is made of the sums of all tiles."""
+        """Cycles of the activation functions of all tiles, as far as not hidden by products."""
         rows = self._blocks * self.knobs.rows
         tile = rows * self._vectors * len(self.phase.gates) * _FUNCTION
         product_cycles = rows * self._vectors * len(self.phase.gates) * self.form.hidden / 2
@@ -184,7 +183,7 @@ class _Cost:
         return ceil(ceil(self.form.hidden / self.knobs.width) / self._sharing)
 
     def _estimate_term(self, load: float) -> float:
-        """Return the cycles of one term of the sums of a tile, by those of loading a vector."""
+        """Return the cycles of one term of the sums of a tile, by those of a vector load."""
         vectors, rows = self._vectors * self._gates, self.knobs.rows
         machine = self.hardware.machine
         latency = machine.fma_latency_cycles + LATE_LOAD
@@ -192,7 +191,7 @@ class _Cost:
 
     @property
     def _vectors(self) -> int:
-        """Vectors of a tile, a gate."""
+        """Vectors of a tile, per gate."""
         return ceil(self.knobs.width / _count_lanes(self.form, self.hardware))
 
     @property
@@ -203,8 +202,8 @@ class _Cost:
     def _first(self) -> float:
         """Cycles to load a vector of weights for the first sequences.
 
-        What a cache holds of all weights is there when the next step goes through them backwards,
-        but for the tile that is on its way.
+        The weights in the cache are reused when the next step reads all tiles in reverse order,
+        except for one tile.
         """
         size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
         total, room = size * self._tiles, FULL * self.hardware.l1
@@ -213,7 +212,7 @@ class _Cost:
 
     @property
     def _again(self) -> float:
-        """Cycles to load one for the others, which find the weights of the tile in a cache."""
+        """Cycles to load one for the other sequences, with the weights of the tile in a cache."""
         size = self.form.hidden * self._gates * self.knobs.width * self._bytes
         return _NEAR if size <= FULL * self.hardware.l1 else _MIDDLE
 

@@ -1,9 +1,9 @@
-"""Sigmoid and tanh of gates as little arithmetic, since they are a third of a step's time.
+"""Sigmoid and tanh of gates with minimum arithmetic, since they are a third of a step's time.
 
-They round as `elementary` does. A sigmoid times a tanh takes one division in place of two, which
-take longest of all. A saturated gate is exactly 0, 1 or -1, as libm's: an int8 layer quantizes its
-state by the minimum and maximum. Where these are -1 and 1, 0 is halfway between two steps, and an
-ulp off becomes a step off, which the next gates multiply by their weights.
+They round as `elementary` does. A sigmoid times a tanh takes one division instead of two, the most
+expensive operations. A saturated gate is exactly 0, 1 or -1, as libm's: an int8 layer quantizes its
+state by the minimum and maximum. Where these are -1 and 1, 0 is halfway between two quantization
+steps, and an error of one ulp becomes one step, which the next gates multiply by their weights.
 """
 
 from functools import partial
@@ -29,13 +29,13 @@ _ONE_BITS: Final = 0x3F800000
 
 
 def inline_activations(value: Expr) -> Expr:
-    """Return an expression with its elementary functions as arithmetic that fills whole vectors."""
+    """Expand the elementary functions of an expression to arithmetic that LLVM vectorizes."""
     value = tvm_ffi.structural_map(value, (tirx.Mul, _fuse_sigmoid_tanh))
     return elementary.expand_expression(tvm_ffi.structural_map(value, (Call, _expand_activation)))
 
 
 def _fuse_sigmoid_tanh(product: tirx.Mul) -> Expr:
-    """Return a sigmoid times a tanh as one fraction; any other product as it is."""
+    """Rewrite a sigmoid times a tanh to one fraction; return any other product unchanged."""
     sigmoid, tanh = _find_argument(product.a, _SIGMOID), _find_argument(product.b, _TANH)
     if sigmoid is None or tanh is None:
         return product
@@ -43,7 +43,7 @@ def _fuse_sigmoid_tanh(product: tirx.Mul) -> Expr:
 
 
 def _find_argument(value: Expr, name: str) -> Expr | None:
-    """Return what a function is taken of, or None if the expression is none of its calls."""
+    """Return the argument of a call of a function, or None for another expression."""
     bound_value: Expr | None = None
     if isinstance(value, tirx.Let):
         bound_value, value = value.value, value.body
@@ -53,7 +53,7 @@ def _find_argument(value: Expr, name: str) -> Expr | None:
 
 
 def _expand_activation(call: Call) -> Expr:
-    """Return a sigmoid or a tanh as arithmetic; any other call as it is."""
+    """Expand a sigmoid or a tanh to arithmetic; return any other call unchanged."""
     sigmoid, tanh = _find_argument(call, _SIGMOID), _find_argument(call, _TANH)
     if sigmoid is not None:
         return make_float32(1.0) / build_let(sigmoid, _expand_one_plus_exp)
@@ -63,7 +63,7 @@ def _expand_activation(call: Call) -> Expr:
 
 
 def _expand_tanh(x: Expr, divisor: Expr | None = None) -> Expr:
-    """Return tanh(x), divided by `divisor` if there is one, as one fraction."""
+    """Expand tanh(x), divided by `divisor` if there is one, to one fraction."""
 
     def fraction(x: Expr, over: Expr, under: Expr) -> Expr:
         numerator = build_let(x * over, partial(_clamp_magnitude, under))
@@ -81,7 +81,7 @@ def _expand_tanh(x: Expr, divisor: Expr | None = None) -> Expr:
 
 
 def _expand_one_plus_exp(x: Expr) -> Expr:
-    """1 + e^-x: 2^n * e^r, n as the last bits of a large number."""
+    """Expand 1 + e^-x by e^-x = 2^n * e^r, with n in the low bits of a large number."""
 
     def scaled(rounding_sum: Expr, y: Expr) -> Expr:
         n = rounding_sum - make_float32(arithmetic.ROUND)
@@ -91,7 +91,7 @@ def _expand_one_plus_exp(x: Expr) -> Expr:
                 y - n * make_float32(exponentials.LN2[0]) - n * make_float32(exponentials.LN2[1])
             ),
         )
-        # the large number's own bits are gone when its last ones are the exponent
+        # the shift to the exponent drops the high bits of the large number
         power = (tirx.reinterpret("int32", rounding_sum) << _FRACTION_BITS) + _ONE_BITS
         series = build_let(fraction, lambda r: evaluate_polynomial(r, _EXP))
         return make_float32(1.0) + series * tirx.reinterpret(SINGLE, power)
@@ -105,7 +105,7 @@ def _expand_one_plus_exp(x: Expr) -> Expr:
 
 
 def _clamp_to_range(x: Expr, low: float, high: float) -> Expr:
-    """Return a number clamped to a range; NaN stays NaN.
+    """Clamp a number to a range; NaN stays NaN.
 
     A minimum or maximum is its second argument where one of the two is NaN.
     """
@@ -113,5 +113,5 @@ def _clamp_to_range(x: Expr, low: float, high: float) -> Expr:
 
 
 def _clamp_magnitude(end: Expr, x: Expr) -> Expr:
-    """Return a number clamped to -end and end, which is positive; NaN stays NaN."""
+    """Clamp a number to [-end, end]; NaN stays NaN."""
     return tirx.Select(x > end, end, tirx.Select(x < -end, -end, x))

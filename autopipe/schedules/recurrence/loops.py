@@ -31,15 +31,15 @@ from autopipe.schedules.recurrence.tile import (
 )
 
 _LAUNCH: Final = "pragma_parallel_launch_point"
-"""TVM's mark of what all threads run, each all of it but for parallel loops."""
+"""TVM's mark of a region that every thread executes, sharing only its parallel loops."""
 _WAIT: Final = "pragma_parallel_barrier_when_finish"
-"""TVM's mark of what all threads have to end before any goes on."""
+"""TVM's mark of a region with a barrier at its end."""
 
 
 def build_layer_loops(
     tensors: Tensors, packed_gates: Sequence[PackedGates], knobs: UnitBlocking, *, fast: bool
 ) -> tirx.Stmt:
-    """Return the loops over all steps.
+    """Build the loops over all steps.
 
     `fast` tells whether elementary functions may round differently from libm's.
     """
@@ -50,10 +50,10 @@ def build_layer_loops(
 
 
 def _write_size_branches(tensors: Tensors, knobs: UnitBlocking) -> Iterator[UnitBlocking]:
-    """Write the branches of a layer whose sizes are open; yield the knobs of each.
+    """Write the branches of a layer with dynamic shapes; yield the knobs of each.
 
-    Threads work apart only where there is enough to do, and tiles have one sequence where there are
-    fewer than a tile should have.
+    Threads are used only for a minimum of work, and tiles have one sequence where the batch is
+    smaller than a tile.
     """
     form, batch = tensors.form, extent_of(tensors.batch)
     work = (form.hidden * form.columns, batch, extent_of(tensors.steps))
@@ -90,7 +90,7 @@ def _write_job_loop(
 
 
 def _choose_job_loop(knobs: UnitBlocking, jobs: int) -> Any:  # noqa: ANN401 - a frame of TVM's builder
-    """Return the loop over directions and parts of the batch, unless all threads share each."""
+    """Return the loop over directions and parts of the batch; one iteration for TOGETHER."""
     if knobs.threads == TOGETHER:
         return make_loop(1)
     return (T.parallel if knobs.threads == APART else T.serial)(make_index(0), make_index(jobs))
@@ -98,7 +98,7 @@ def _choose_job_loop(knobs: UnitBlocking, jobs: int) -> Any:  # noqa: ANN401 - a
 
 @contextmanager
 def _write_direction_loop(knobs: UnitBlocking, job: Expr, ways: int) -> Iterator[Expr]:
-    """Yield the direction of a job; if threads share each, launch them and go through all."""
+    """Yield the direction of a job; for TOGETHER, launch the threads and loop over directions."""
     if knobs.threads != TOGETHER:
         yield job // knobs.parts
         return
@@ -107,7 +107,7 @@ def _write_direction_loop(knobs: UnitBlocking, job: Expr, ways: int) -> Iterator
 
 
 def _allocate_states(tensors: Tensors, rows: Extent) -> dict[str, Any]:
-    """Return buffers of all that steps hand on: two that take turns, of sequences by units."""
+    """Allocate the buffers of states: two alternating copies of [sequences, units]."""
     form = tensors.form
     names = {write.target for phase in list_phases(form, 0) for write in phase.writes}
     sizes = dict.fromkeys(sorted(names), 2 * rows * form.hidden)
@@ -134,7 +134,7 @@ class _WrittenPass(Pass):
                     start = tensors.first(way, name, self.place.first + row, unit)
                     T.buffer_store(self.states[name], start, [row * form.hidden + unit])
         with make_loop(tensors.steps) as step:
-            # bound here: TVM would share a product with 2 sizes, and define it where not all see it
+            # bound here: TVM's CSE would define the product in a scope that not all uses share
             turns = T.Bind(step % 2 * size), T.Bind((step + 1) % 2 * size)
             if form.rounded:
                 with self._run_on_one_thread():
@@ -155,7 +155,7 @@ class _WrittenPass(Pass):
                     T.buffer_store(tensors[f"last_{name}"], value, [make_index(way), at, unit])
 
     def _quantize_state(self, step: Expr, turn: Expr) -> None:
-        """Write the state as bytes whose range is that of all sequences."""
+        """Quantize the state to uint8, with one scale for all sequences."""
         form, state, ends = self.tensors.form, self.states["h"], self.states[RANGE]
         span, bytes_, sums = (self.states[name] for name in (SPAN, STATE_BYTES, BYTE_SUMS))
         for end in range(2):
@@ -180,7 +180,7 @@ class _WrittenPass(Pass):
 
     @contextmanager
     def _run_on_one_thread(self) -> Iterator[None]:
-        """Have one thread do something, and the others wait, if threads work together."""
+        """Write a region that one thread executes, with a barrier after it, for TOGETHER."""
         with ExitStack() as frames:
             if self.knobs.threads == TOGETHER:
                 frames.enter_context(T.attr(tirx.const(0), _WAIT, 1))
@@ -199,10 +199,10 @@ class _WrittenPass(Pass):
 
     @contextmanager
     def _write_tile_loop(self, step: Expr | None = None) -> Iterator[Expr]:
-        """Write the loop over the tiles, which threads share if they work together.
+        """Write the loop over the tiles, which is parallel for TOGETHER.
 
-        Every other step goes through them backwards: it begins with the weights that the step
-        before has read last, while a cache still holds them. In tiles 0 to 3 of two threads:
+        Every other step runs in reverse order: it begins with the weights that the previous step
+        has read last, which are still cached. Order of tiles 0 to 3 with two threads:
 
             step 0: 0 1 | 2 3    step 1: 1 0 | 3 2    step 2: 0 1 | 2 3
         """

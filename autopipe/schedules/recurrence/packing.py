@@ -1,4 +1,4 @@
-"""Packs recurrent weights: copies them into the order in which the tiles read them."""
+"""Packs recurrent weights in the order in which the tiles read them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ from autopipe.schedules.recurrence.blocking import JOINED, UnitBlocking
 class PackedGates:
     """The recurrent weights of a phase in the order in which the tiles read them.
 
-    All phases share a buffer of [directions, tiles, weights of a tile], since TVM takes one block
-    for each weight out of a function. The weights of a tile are those of the phases in order, each
-    as [groups of gates, terms, gates of a group, units of a tile], or, where an instruction takes
-    four terms, as [groups of gates, terms / 4, gates of a group, units of a tile, 4].
+    All phases share a buffer of [directions, tiles, weights of a tile], since TVM extracts one
+    block for each weight of a function. The weights of a tile are those of the phases in order,
+    each as [groups of gates, terms, gates of a group, units of a tile], or, where an instruction
+    takes four terms, as [groups of gates, terms / 4, gates of a group, units of a tile, 4].
     """
 
     phase: Phase
     gates: int
-    """Gates that are summed at once."""
+    """Gates with sums in registers at once."""
     buffer: Any
     terms: int
     """Terms of a sum."""
@@ -40,7 +40,7 @@ class PackedGates:
 
     @classmethod
     def of(cls, tensors: Tensors, knobs: UnitBlocking) -> list["PackedGates"]:
-        """Return for each phase what its tiles read from."""
+        """Return the packed weights of each phase."""
         form = tensors.form
         tiles = ceil(form.hidden / knobs.width)
         shape = (len(form.directions), tiles, form.gates * form.hidden * knobs.width)
@@ -60,19 +60,19 @@ class PackedGates:
         ]
 
     def place(self, group: Expr, term: Expr, gate: Expr, lane: Expr) -> Expr:
-        """Return where a weight is among those of a tile."""
+        """Return the offset of a weight among those of a tile."""
         start, group_size = make_index(self.phase.gates[0] * self.terms * self.width), self.joined
         row = (group * (self.terms // group_size) + term // group_size) * self.gates + gate
         return start + (row * self.width + lane) * group_size + term % group_size
 
     def placed(self, gate: Expr, term: Expr, lane: Expr) -> Expr:
-        """Return the same by the gate's place among all."""
+        """Return the offset of a weight by the position of its gate among those of all phases."""
         phase_gate = gate - self.phase.gates[0]
         return self.place(phase_gate // self.gates, term, phase_gate % self.gates, lane)
 
 
 def pack_gates(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -> tirx.Stmt:
-    """Return the loops that write the copies, which the build runs if these are weights."""
+    """Write the packing loops, which the build executes if the weights are constant."""
     buffer, form = copies[0].buffer, tensors.form
     ways, tiles = buffer.ty.shape[:2]
     extents = [ways, tiles, *map(make_index, (form.gates, form.hidden, copies[0].width))]
@@ -92,7 +92,7 @@ def pack_gates(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -
 
 
 def find_block_start(block: Expr, size: Extent, extent: Extent) -> Expr:
-    """Return where a block begins; the last one overlaps the one before rather than end outside."""
+    """Return the start of a block; the last block overlaps the previous one to stay in bounds."""
     start, last = block * size, extent - size
     if isinstance(last, int) and isinstance(size, int):
         return start if last % size == 0 else tirx.min(start, make_index(last))

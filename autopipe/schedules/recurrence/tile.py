@@ -1,4 +1,4 @@
-"""Writes what is done for a tile of a recurrent layer: some hidden units of some sequences."""
+"""Writes the body of a tile of a recurrent layer: some hidden units of some sequences."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,39 +24,39 @@ from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
 from autopipe.schedules.recurrence.packing import PackedGates, find_block_start
 
 STATE_BYTES: Final = "bytes"
-"""The state of a step as bytes."""
+"""The state of a step as uint8."""
 BYTE_SUMS: Final = "byte_sums"
-"""The sum of these bytes for each sequence."""
+"""The sum of this uint8 state for each sequence."""
 RANGE: Final = "range"
-"""The least and the largest state of a step."""
+"""The minimum and maximum state of a step."""
 SPAN: Final = "span"
-"""How far apart what bytes stand for is, and which one stands for zero."""
+"""Scale and zero point of the uint8 state."""
 _ROUNDED: Final = frozenset({STATE_BYTES, BYTE_SUMS, RANGE, SPAN})
 
 _LANES: Final = 16
-"""Most hidden units in a vector: those of the longest registers there are."""
+"""Maximum hidden units in a vector: those of 512-bit registers."""
 
 _SOON: Final = (0, 3, 1)
-"""How LLVM takes a prefetch: for reading, into the nearest cache, as data."""
+"""Arguments of `llvm.prefetch`: read access, maximum locality, data cache."""
 
 _UNROLL: Final = 4
-"""Most terms of a sum that are written out."""
+"""Maximum unrolled terms of a sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one job works on."""
+    """The share of one job: a direction and some sequences."""
 
     direction: int
     first: Expr
     """Its first sequence."""
     rows: Extent
-    """How many sequences it has."""
+    """Number of its sequences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One direction of a layer over some sequences: all that its loops are written from."""
+    """One direction of a layer over some sequences: the parameters of its loops."""
 
     tensors: Tensors
     packed: Sequence[PackedGates]
@@ -75,15 +75,15 @@ class UnitTile:
     copy: PackedGates
     step: Expr
     turns: tuple[Expr, Expr]
-    """Where the states begin that the step before has written, and those that this one writes."""
+    """Offsets of the states of the previous step, and of those that this step writes."""
     tile: Expr
     row: Expr
-    """The first sequence, of those that the job has."""
+    """The first sequence, among those of the job."""
     written: frozenset[str]
     """States that this step has written."""
 
     def write(self) -> None:
-        """Write the sums of the gates, then what becomes of them."""
+        """Write the sums of the gates, then the states computed from them."""
         knobs, phase = self.run.knobs, self.copy.phase
         with T.sblock(f"{BLOCK}_tile"):
             T.reads()
@@ -100,7 +100,7 @@ class UnitTile:
                 written_states.add(write.target)
 
     def _write_gate_sums(self, group: int, gate_sums: tvm.ir.Var) -> None:
-        """Write the sums of some gates, in registers, and keep them."""
+        """Write the sums of some gates, in registers, and store them to `gate_sums`."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
         shape = (knobs.rows, copy.gates, knobs.width)
@@ -125,9 +125,9 @@ class UnitTile:
                 T.buffer_store(gate_sums, scope.start(copy.phase, gate) + total, place)
 
     def _prefetch_inputs(self, gates: Sequence[int]) -> None:
-        """Have the input's part of some gates brought near while products are added.
+        """Prefetch the input projections of some gates while products are added.
 
-        It comes from far away: it is larger than a cache, and each number is read once.
+        They are larger than a cache, and each element is read once.
         """
         line = LINE_BYTES // np.dtype(self.run.tensors.form.dtype).itemsize
         for gate in gates:
@@ -158,7 +158,7 @@ class UnitTile:
                     self._add_products(group, sums, row, term, at)
 
     def _add_products(self, group: int, sums: tvm.ir.Var, row: Expr, term: Expr, at: int) -> None:
-        """Add a term to the sums of a gate."""
+        """Add one term to the sums of a gate."""
         run, copy, form = self.run, self.copy, self.run.tensors.form
         source = (
             self._bytes
@@ -174,7 +174,7 @@ class UnitTile:
             T.buffer_store(sums, value, [row, make_index(at), lane])
 
     def _add_dots(self, group: int, sums: tvm.ir.Var, row: Expr, term: Expr, at: int) -> None:
-        """Add some terms to the sums of a gate by an instruction, a vector at a time."""
+        """Add the terms of a dot-product instruction to the sums of a gate, vector by vector."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
         dot = find_instruction(knobs.instruction, knobs.lanes, BYTES)
         state_index = tirx.Ramp(
@@ -235,12 +235,12 @@ class UnitTile:
     def _make_state_reader(
         self, name: str, written_states: frozenset[str]
     ) -> Callable[[Expr, Expr], Expr]:
-        """Return a state, as this step has written it or as the one before has left it."""
+        """Return a reader of a state: of this step if already written, else of the previous one."""
         turn = self.turns[name in written_states]
         return lambda row, unit: self.run.states[name][self._compute_state_index(turn, row, unit)]
 
     def _bind_states(self, value: Expr) -> Expr:
-        """Load the states that bodies of `Let` read in statements of their own before.
+        """Bind the loads of states in bodies of `Let` to variables in preceding statements.
 
         TVM's common-subexpression elimination replaces an index in such a body, but does not count
         it there, so that it defines its variable at the next use outside of one:
@@ -261,11 +261,11 @@ class UnitTile:
         return tvm_ffi.structural_map(value, (tirx.Let, bind_in_body))
 
     def _bytes(self, row: Expr, unit: Expr) -> Expr:
-        """Return the hidden state as a byte."""
+        """Return the hidden state as uint8."""
         return self.run.states[STATE_BYTES][row * self.run.tensors.form.hidden + unit]
 
     def _compute_state_index(self, turn: Expr, row: Expr, unit: Expr) -> Expr:
-        """Return the place of a hidden unit of a sequence among the states."""
+        """Return the offset of a hidden unit of a sequence among the states."""
         return turn + row * self.run.tensors.form.hidden + unit
 
     def _write_element_loops(self) -> Iterator[tuple[Expr, Expr]]:
@@ -281,7 +281,7 @@ class UnitTile:
 def write_vector_loops(width: int, *, unroll: bool = False) -> Iterator[Expr]:
     """Write loops over the units of a tile, as vectors of powers of two.
 
-    None is longer than a register: of longer ones LLVM keeps too few in registers at once.
+    None is longer than a register: of longer vectors LLVM keeps too few in registers.
     """
     largest = min(floor_power(width), _LANES)
     return write_element_loops(
