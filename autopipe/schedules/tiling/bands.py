@@ -76,27 +76,27 @@ class BandLoops:
 
     def write(self) -> None:
         """Write the loop over bands of all heads."""
-        found, knobs = self.found, self.knobs
-        bands = -(-found.queries // knobs.queries)
-        jobs = bands * math.prod(found.outer)
-        products = math.prod(found.outer) * found.queries * found.keys
-        many = jobs > 1 and products * (found.depth + found.breadth) >= PRODUCTS
-        loop = T.parallel if many else T.serial
+        attention, knobs = self.found, self.knobs
+        bands = -(-attention.queries // knobs.queries)
+        jobs = bands * math.prod(attention.outer)
+        products = math.prod(attention.outer) * attention.queries * attention.keys
+        is_parallel = jobs > 1 and products * (attention.depth + attention.breadth) >= PRODUCTS
+        loop = T.parallel if is_parallel else T.serial
         with loop(_to_int64(0), _to_int64(jobs)) as job, T.sblock("attention"):
             T.reads(*map(to_full_region, self.tensors[:-1]))
             T.writes(to_full_region(self.tensors[-1]))
-            heads = [T.Bind(at) for at in unravel_index(found.outer, job // bands)]
-            last = found.queries - knobs.queries
+            heads = [T.Bind(at) for at in unravel_index(attention.outer, job // bands)]
+            last = attention.queries - knobs.queries
             first = T.Bind(tirx.min(job % bands * knobs.queries, _to_int64(last)))
-            turned = self._allocate_buffer(found.depth, knobs.queries)
-            scores = self._allocate_buffer(found.keys, knobs.queries)
+            transposed_queries = self._allocate_buffer(attention.depth, knobs.queries)
+            scores = self._allocate_buffer(attention.keys, knobs.queries)
             most, total = self._allocate_buffer(knobs.queries), self._allocate_buffer(knobs.queries)
-            self._turn(heads, first, turned)
-            self._write_scores((heads, first), turned, scores, most)
+            self._turn(heads, first, transposed_queries)
+            self._write_scores((heads, first), transposed_queries, scores, most)
             self._write_exponentials(scores, most, total)
             self._write_results(heads, first, scores, total)
 
-    def _turn(self, heads: list[Expr], first: Expr, turned: tvm.ir.Var) -> None:
+    def _turn(self, heads: list[Expr], first: Expr, transposed_queries: tvm.ir.Var) -> None:
         """Write the queries of a band, their numbers as rows."""
         form, query, depth = self.found.form, self.tensors[0], self.found.depth
         chunk = math.gcd(depth, _TURNED)
@@ -108,32 +108,32 @@ class BandLoops:
         ):
             at = part * chunk + lane
             number = query[to_stored_order(form.query, [*heads, first + row, at])]
-            T.buffer_store(turned, number * scale, [at, row])
+            T.buffer_store(transposed_queries, number * scale, [at, row])
 
     def _write_scores(
         self,
         place: tuple[list[Expr], Expr],
-        turned: tvm.ir.Var,
+        transposed_queries: tvm.ir.Var,
         scores: tvm.ir.Var,
         most: tvm.ir.Var,
     ) -> None:
         """Write the scores of a band, and the largest of each query."""
-        found, knobs, key = self.found, self.knobs, self.tensors[1]
+        attention, knobs, key = self.found, self.knobs, self.tensors[1]
         lowest, sizes = tirx.min_value(DTYPE), (knobs.keys, knobs.across, knobs.width)
         self._write_query_loop(lambda lane: T.buffer_store(most, lowest, [lane]))
         with (
-            T.serial(_to_int64(0), _to_int64(-(-found.keys // knobs.keys))) as tile,
+            T.serial(_to_int64(0), _to_int64(-(-attention.keys // knobs.keys))) as tile,
             T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.across)) as strip,
         ):
-            start = T.Bind(tirx.min(tile * knobs.keys, _to_int64(found.keys - knobs.keys)))
+            start = T.Bind(tirx.min(tile * knobs.keys, _to_int64(attention.keys - knobs.keys)))
             left = T.Bind(strip * knobs.across)
             sums = self._allocate_buffer(knobs.keys, knobs.across, scope="local")
 
             def add(row: Expr, lane: Expr, step: Expr) -> Expr:
-                part = key[to_stored_order(found.form.key, [*place[0], start + row, step])]
-                return part * turned[step, left + lane]
+                part = key[to_stored_order(attention.form.key, [*place[0], start + row, step])]
+                return part * transposed_queries[step, left + lane]
 
-            self._write_sums(sums, sizes, found.depth, add)
+            self._write_sums(sums, sizes, attention.depth, add)
             largest = self._allocate_buffer(knobs.across, scope="local")
             for _, lane in _write_tile_loops(1, *sizes[1:]):
                 T.buffer_store(largest, most[left + lane], [lane])
@@ -148,7 +148,7 @@ class BandLoops:
                 T.buffer_store(most, largest[lane], [left + lane])
 
     def _load_mask(self, place: tuple[list[Expr], Expr], key: Expr, lane: Expr) -> Expr:
-        """Return what a mask adds to a score."""
+        """Return the addend of a mask for a score."""
         if not self.found.form.masked:
             return tirx.const(0, DTYPE)
         heads, first = place
@@ -181,24 +181,26 @@ class BandLoops:
         self, heads: list[Expr], first: Expr, scores: tvm.ir.Var, total: tvm.ir.Var
     ) -> None:
         """Write the sums of values, divided by the sum of shares."""
-        found, knobs, value, out = self.found, self.knobs, self.tensors[2], self.tensors[-1]
+        attention, knobs, value, out = self.found, self.knobs, self.tensors[2], self.tensors[-1]
         with (
-            T.serial(_to_int64(0), _to_int64(-(-found.breadth // knobs.columns))) as strip,
+            T.serial(_to_int64(0), _to_int64(-(-attention.breadth // knobs.columns))) as strip,
             T.serial(_to_int64(0), _to_int64(-(-knobs.queries // knobs.rows))) as tile,
         ):
-            left = T.Bind(tirx.min(strip * knobs.columns, _to_int64(found.breadth - knobs.columns)))
+            left = T.Bind(
+                tirx.min(strip * knobs.columns, _to_int64(attention.breadth - knobs.columns))
+            )
             above = T.Bind(tirx.min(tile * knobs.rows, _to_int64(knobs.queries - knobs.rows)))
             sums = self._allocate_buffer(knobs.rows, knobs.columns, scope="local")
 
             def add(row: Expr, lane: Expr, step: Expr) -> Expr:
-                part = value[to_stored_order(found.form.value, [*heads, step, left + lane])]
+                part = value[to_stored_order(attention.form.value, [*heads, step, left + lane])]
                 return scores[step, above + row] * part
 
-            self._write_sums(sums, (knobs.rows, knobs.columns, knobs.lanes), found.keys, add)
+            self._write_sums(sums, (knobs.rows, knobs.columns, knobs.lanes), attention.keys, add)
             for row, lane in _write_tile_loops(knobs.rows, knobs.columns, knobs.lanes):
                 place = [*heads, first + above + row, left + lane]
                 mean = sums[row, lane] / total[above + row]
-                T.buffer_store(out, mean, to_stored_order(found.form.result, place))
+                T.buffer_store(out, mean, to_stored_order(attention.form.result, place))
 
     @staticmethod
     def _write_sums(

@@ -52,14 +52,14 @@ class ChainLoops:
     def write(self) -> tvm.tirx.Stmt:
         """Return the loops."""
         extents = self.reduction.extents
-        others = [extent for axis, extent in enumerate(extents) if axis != self.axis]
+        outer_extents = [extent for axis, extent in enumerate(extents) if axis != self.axis]
         length = extents[self.axis] if self.axis >= 0 else 1
-        sizes = [*others, -(-length // self.chains)]
+        sizes = [*outer_extents, -(-length // self.chains)]
         name, dtype = f"{self.reduction.block.name_hint}_chains", self._dtype
-        used = buffers_of(self.reduction, self.last)
+        buffers = buffers_of(self.reduction, self.last)
         with (
             IRBuilder() as builder,
-            job_loop(name, sizes, dtype, used, parallel=self.parallel) as (*place, tile),
+            job_loop(name, sizes, dtype, buffers, parallel=self.parallel) as (*place, tile),
         ):
             first = T.Bind(T.min(tile * self.chains, self._to_index(length - self.chains)))
             if self.partial > 1:
@@ -68,25 +68,27 @@ class ChainLoops:
                 self._write_side_by_side(place, first)
         return builder.get()
 
-    def _write_side_by_side(self, others: Sequence[Expr], first: Expr) -> None:
-        """Write what computes some outputs, the first of them at an index along the axis."""
+    def _write_side_by_side(self, outer_index: Sequence[Expr], first: Expr) -> None:
+        """Write the sums of neighbouring outputs, from index `first` on along the axis."""
         sums = self._sums(self.chains)
         for chain in self._write_chain_loop():
             self._initialize_sums(sums, chain)
-        at_first = self._list_axis_values(others, first)
+        at_first = self._list_axis_values(outer_index, first)
         with ExitStack() as loops:
             steps = (self._substitute_extent(step, at_first) for step in self.reduction.steps)
             terms = [loops.enter_context(T.serial(self._to_index(0), step)) for step in steps]
-            summed: Values = list(zip(self.reduction.sums, terms, strict=True))
+            sum_values: Values = list(zip(self.reduction.sums, terms, strict=True))
             for chain in self._write_chain_loop():
-                self._step(sums, chain, [*self._list_axis_values(others, first + chain), *summed])
+                self._step(
+                    sums, chain, [*self._list_axis_values(outer_index, first + chain), *sum_values]
+                )
         for chain in self._write_chain_loop():
             self._write_result(
-                [one[chain] for one in sums], self._list_axis_values(others, first + chain)
+                [one[chain] for one in sums], self._list_axis_values(outer_index, first + chain)
             )
 
     def _write_one_output(self, at: Values) -> None:
-        """Write what computes one output in partial results, the last steps in vectors."""
+        """Write the sum of one output as partial results, the last steps in vectors."""
         sums, width = self._sums(self.partial), self.width
         for lane in write_element_loops(self.partial, width, self._to_index, unroll=True):
             self._initialize_sums(sums, lane)
@@ -98,8 +100,8 @@ class ChainLoops:
             names = self.reduction.sums
 
             def step(lane: Expr, index: Expr) -> None:
-                summed = zip(names, [*terms, index], strict=True)
-                self._step(sums, lane, [*at, *summed])
+                sum_values = zip(names, [*terms, index], strict=True)
+                self._step(sums, lane, [*at, *sum_values])
 
             if count >= self.partial:
                 with T.serial(self._to_index(0), self._to_index(count // self.partial)) as turn:
@@ -113,17 +115,17 @@ class ChainLoops:
         self._write_result([one[0] for one in sums], at)
 
     def _join_partials(self, sums: Sequence[Any]) -> None:
-        """Write what joins partial results, the first half with the second, until one is left."""
-        left = self.partial
-        while left > 1 and self.join is not None:
-            left //= 2
-            for lane in write_element_loops(left, self.width, self._to_index, unroll=True):
-                here, there = ([one[at] for one in sums] for at in (lane, lane + left))
-                store_results(sums, lane, self.join(here, there))
+        """Write the tree that combines partial results, halves with halves, until one is left."""
+        count = self.partial
+        while count > 1 and self.join is not None:
+            count //= 2
+            for lane in write_element_loops(count, self.width, self._to_index, unroll=True):
+                first_half, second_half = ([one[at] for one in sums] for at in (lane, lane + count))
+                store_results(sums, lane, self.join(first_half, second_half))
 
     def _initialize_sums(self, sums: Sequence[Any], at: Expr) -> None:
-        for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
-            T.buffer_store(one, start, [at])
+        for buffer, start in zip(sums, self.reduction.reducer.starts, strict=True):
+            T.buffer_store(buffer, start, [at])
 
     def _step(self, sums: Sequence[Any], at: Expr, values: Values) -> None:
         def read(load: TensorLoad) -> Expr:
@@ -132,17 +134,17 @@ class ChainLoops:
         now = [one[at] for one in sums]
         store_results(sums, at, self.reduction.reducer.step(now, values, read))
 
-    def _write_result(self, done: Sequence[Expr], values: Values) -> None:
-        write_reduced_output(self.reduction, self.last, done, values)
+    def _write_result(self, results: Sequence[Expr], values: Values) -> None:
+        write_reduced_output(self.reduction, self.last, results, values)
 
     def _sums(self, count: int) -> list[Any]:
         """Return a buffer for each result, which LLVM keeps in registers."""
         dtypes = [str(store.buffer.ty.dtype) for store in self.reduction.reducer.stores]
         return [T.sblock_alloc_buffer((count,), dtype, scope="local") for dtype in dtypes]
 
-    def _list_axis_values(self, others: Sequence[Expr], index: Expr) -> Values:
+    def _list_axis_values(self, outer_index: Sequence[Expr], index: Expr) -> Values:
         """Return the value of each axis."""
-        left = iter(others)
+        left = iter(outer_index)
         axes = self.reduction.axes
         return [(v, index if axis == self.axis else next(left)) for axis, v in enumerate(axes)]
 
@@ -162,32 +164,32 @@ class ChainLoops:
 
 
 def store_results(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
-    """Write what results are after a step."""
-    if len(after) > 1:  # each result is told from what all were before
+    """Store the results of a step."""
+    if len(after) > 1:  # each result depends on the former values of all
         after = [T.Bind(value) for value in after]
-    for one, value in zip(sums, after, strict=True):
-        T.buffer_store(one, value, [at])
+    for buffer, value in zip(sums, after, strict=True):
+        T.buffer_store(buffer, value, [at])
 
 
 def write_reduced_output(
-    reduction: Reduction, last: SBlock | None, done: Sequence[Expr], values: Values
+    reduction: Reduction, last: SBlock | None, results: Sequence[Expr], values: Values
 ) -> None:
     """Write an output: the results of a reduction, or what the block that follows makes of them."""
     stores = reduction.reducer.finals
     kinds = [str(store.buffer.ty.dtype) for store in stores]
-    done = [
+    results = [
         value if str(value.ty.dtype) == kind else value.astype(kind)
-        for value, kind in zip(done, kinds, strict=True)
+        for value, kind in zip(results, kinds, strict=True)
     ]
-    write_output(stores, last, done, values)
+    write_output(stores, last, results, values)
 
 
 def buffers_of(reduction: Reduction, last: SBlock | None) -> tuple[list[Any], list[Any]]:
     """Return the buffers that the loops of a reduction read, and those that they write."""
     reducer = reduction.reducer
-    written = [store.buffer for store in ([last.body] if last else reducer.finals)]
+    written_buffers = [store.buffer for store in ([last.body] if last else reducer.finals)]
     totals = [store.buffer for store in (*reducer.stores, *reducer.finals)]
     values = [*reducer.values, *([last.body.value] if last else [])]
     values += [step for step in reduction.steps if not isinstance(step, int)]
     read = [load.source for value in values for load in loads_of(value)]
-    return [source for source in read if not is_among(source, totals)], written
+    return [source for source in read if not is_among(source, totals)], written_buffers

@@ -46,7 +46,7 @@ def count_line_elements(bits: int) -> int:
 
 
 def find_residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
-    """Return what the last block reads beside the sum `total`, if it is as large as the output."""
+    """Return the load of the last block beside the sum `total`, if as large as the output."""
     shape = last.body.buffer.ty.shape
     return [
         read

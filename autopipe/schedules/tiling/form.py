@@ -68,8 +68,10 @@ class Contraction:
     @property
     def column_elements(self) -> int:
         """Number of elements of the operand along the columns, such as weights."""
-        shared = self.breadth * math.prod(self.extents[axis] for axis in self.lines.batch)
-        return shared * math.prod(self.terms)
+        columns_in_all_batches = self.breadth * math.prod(
+            self.extents[axis] for axis in self.lines.batch
+        )
+        return columns_in_all_batches * math.prod(self.terms)
 
     @property
     def ordered(self) -> bool:
@@ -79,14 +81,14 @@ class Contraction:
     @property
     def others(self) -> tuple[int, ...]:
         """The spatial axes along which a tile has a single output."""
-        tiled = {*self.lines.rows, *self.lines.columns}
-        return tuple(axis for axis in range(len(self.extents)) if axis not in tiled)
+        tile_axes = {*self.lines.rows, *self.lines.columns}
+        return tuple(axis for axis in range(len(self.extents)) if axis not in tile_axes)
 
 
 def match_contraction(
     sch: Schedule, read: Callable[[SBlock], Product | None] = Product.of
 ) -> Contraction | None:
-    """Return what the function sums, or None if it is for another template.
+    """Return the contraction of a function, or None if it is for another template.
 
     `read` tells what a block sums, or what it reduces in other ways.
 
@@ -128,7 +130,7 @@ def _find_tile_axes(
     inlined: tuple[str, ...],
     read: Callable[[SBlock], Product | None],
 ) -> tuple[Product | None, Lines | None]:
-    """Return what a block sums once some copies are left out, and the axes of its tiles."""
+    """Return the product that a block sums without some copies, and the axes of its tiles."""
     trial = sch.copy() if inlined else sch
     inline_blocks(trial, inlined)
     product = read(trial.get(trial.get_sblock(name)))
@@ -152,7 +154,9 @@ def _is_elementwise(block: SBlock, extents: tuple[int, ...]) -> bool:
     for load in loads_of(to_simple_indices(block).body.value):
         shape = list(map(int, load.source.ty.shape))
         if [n for n in shape if n > 1] == long:
-            used = [index for index, n in zip(load.indices, shape, strict=True) if n > 1]
-            if len(used) != len(axes) or not all(map(tvm.ir.Expr.same_as, used, axes)):
+            varying_indices = [index for index, n in zip(load.indices, shape, strict=True) if n > 1]
+            if len(varying_indices) != len(axes) or not all(
+                map(tvm.ir.Expr.same_as, varying_indices, axes)
+            ):
                 return False
     return True

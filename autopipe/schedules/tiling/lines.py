@@ -72,10 +72,10 @@ def choose_tile_axes(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines |
     )
     possible = [choice for choice in choices if choice is not None]
     short = bool(possible) and possible[0].granule < _FILLED
-    preferred = possible[:1] + [
+    preferred_choices = possible[:1] + [
         one for one in possible[1:] if one.free or (short and one.packed[0])
     ]
-    return max(preferred, key=lambda choice: min(choice.granule, _SHORT), default=None)
+    return max(preferred_choices, key=lambda choice: min(choice.granule, _SHORT), default=None)
 
 
 def extend_rows(found: Lines, product: Product) -> Lines:
@@ -85,13 +85,13 @@ def extend_rows(found: Lines, product: Product) -> Lines:
     """
     if not found.rows:
         return found
-    taken = {*found.columns, *found.batch}
-    rows = _merge_axes(product, found.rows[-1], taken)
-    own = product.axes[rows[0] : found.rows[0]]
+    other_axes = {*found.columns, *found.batch}
+    rows = _merge_axes(product, found.rows[-1], other_axes)
+    merged_axes = product.axes[rows[0] : found.rows[0]]
     operand = product.loads[found.operand]
     return (
         found
-        if any(count_occurrences(operand, axis) for axis in own)
+        if any(count_occurrences(operand, axis) for axis in merged_axes)
         else replace(found, rows=rows)
     )
 
@@ -99,11 +99,11 @@ def extend_rows(found: Lines, product: Product) -> Lines:
 def _try_column_axis(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
     """Return the axes of a tile whose columns end with axis `last`, or None if there is none."""
     loads, extents, column = product.loads, product.extents, product.axes[last]
-    columns = _merge_axes(product, last, taken=())
+    columns = _merge_axes(product, last, other_axes=())
     granule = _compute_granule(loads, column, math.prod(extents[axis] for axis in columns))
-    following = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
-    scattered = [i for i in following if not _is_direct(loads[i], column)]
-    if not following and product.reducer is not None and last == len(product.axes) - 1:
+    column_operands = [i for i, load in enumerate(loads) if not is_shared(load, column, granule)]
+    scattered_operands = [i for i in column_operands if not _is_direct(loads[i], column)]
+    if not column_operands and product.reducer is not None and last == len(product.axes) - 1:
         return Lines(
             _choose_row_axes(product, columns),
             columns,
@@ -114,32 +114,36 @@ def _try_column_axis(product: Product, weights: Sequence[tvm.ir.Var], last: int)
             free=False,
             alone=True,
         )
-    if not following or len(scattered) > 1:  # only one operand can be copied
+    if not column_operands or len(scattered_operands) > 1:  # only one operand can be copied
         return None
     if any(map(product.guards, columns)):  # lanes of a vector would part
         return None
-    owned = [i for i in following if any(loads[i].source.same_as(weight) for weight in weights)]
-    operand = (scattered or owned or following)[0]
+    weight_operands = [
+        i for i in column_operands if any(loads[i].source.same_as(weight) for weight in weights)
+    ]
+    operand = (scattered_operands or weight_operands or column_operands)[0]
     spatial, _ = product.copied(loads[operand])
     batch = tuple(axis for axis in spatial if axis not in columns and extents[axis] > 1)
     rows = _choose_row_axes(product, {*columns, *batch}) or _choose_row_axes(product, columns)
     packable = not {*batch} & {*rows} and product.copies(loads[operand]) <= 1
     packable = packable and product.pays_to_copy(loads[operand])
-    free = packable and operand in owned
-    in_place = not scattered and not free
-    packed = ((False,) if in_place else ()) + ((True,) if packable else ())
-    if not packed:
+    free = packable and operand in weight_operands
+    in_place = not scattered_operands and not free
+    packing_choices = ((False,) if in_place else ()) + ((True,) if packable else ())
+    if not packing_choices:
         return None
-    return Lines(rows, columns, granule, batch, operand, packed, free, len(following) == 1)
+    return Lines(
+        rows, columns, granule, batch, operand, packing_choices, free, len(column_operands) == 1
+    )
 
 
-def _choose_row_axes(product: Product, taken: Collection[int]) -> tuple[int, ...]:
+def _choose_row_axes(product: Product, other_axes: Collection[int]) -> tuple[int, ...]:
     """Return the last axes that are not taken, merged; all their outputs use the same vectors."""
-    left = [axis for axis, n in enumerate(product.extents) if n > 1 and axis not in taken]
-    return _merge_axes(product, left[-1], taken) if left else ()
+    free_axes = [axis for axis, n in enumerate(product.extents) if n > 1 and axis not in other_axes]
+    return _merge_axes(product, free_axes[-1], other_axes) if free_axes else ()
 
 
-def _merge_axes(product: Product, last: int, taken: Collection[int]) -> tuple[int, ...]:
+def _merge_axes(product: Product, last: int, other_axes: Collection[int]) -> tuple[int, ...]:
     """Return the longest run of axes that ends with `last` and lies in every load like one axis.
 
     Example: in a 1x1 convolution the sum reads x[n, h, w, k], and h and w are the whole axes 1 and
@@ -147,7 +151,7 @@ def _merge_axes(product: Product, last: int, taken: Collection[int]) -> tuple[in
     index is not the axis itself, and `last` = 2 gives (2,).
     """
     first = last
-    while first > 0 and first - 1 not in taken:
+    while first > 0 and first - 1 not in other_axes:
         outer, inner = product.axes[first - 1], product.axes[first]
         if not all(
             _can_fuse_axes(load, outer, inner, product.lengths[first]) for load in product.loads
@@ -161,10 +165,10 @@ def _merge_axes(product: Product, last: int, taken: Collection[int]) -> tuple[in
 
 def _can_fuse_axes(load: TensorLoad, outer: tvm.ir.Var, inner: tvm.ir.Var, extent: Extent) -> bool:
     """Tell whether a load uses two neighbouring axes like one axis, or uses none of them."""
-    used = count_occurrences(load, outer), count_occurrences(load, inner)
+    occurrences = count_occurrences(load, outer), count_occurrences(load, inner)
     shape, index = load.source.ty.shape, load.indices
-    return used == (0, 0) or (
-        used == (1, 1)
+    return occurrences == (0, 0) or (
+        occurrences == (1, 1)
         and any(
             index[i].same_as(outer)
             and index[i + 1].same_as(inner)

@@ -54,9 +54,9 @@ Tiled = tuple[Nest, Copy | None]
 
 
 def build_tile_loops(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
-    """Return the loop over all tiles, in parallel where that pays, which may hang on open sizes.
+    """Return the loop over all tiles, in parallel where that pays, by a condition on dynamic shapes.
 
-    With open sizes there may be no whole tile: then the next of `tiled` is taken, and the last one
+    With dynamic shapes there may be no whole tile: then the next of `tiled` is taken, and the last one
     always fits. Raises ScheduleError if what follows the sum reads it at another index than it
     writes.
     """
@@ -67,15 +67,15 @@ def build_tile_loops(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.
 
 
 def _write_fitting_loop(tiled: Sequence[Tiled], *, parallel: bool) -> None:
-    (nest, copy), *others = tiled
-    if nest.fits is None or not others:
+    (nest, copy), *smaller_tiles = tiled
+    if nest.fits is None or not smaller_tiles:
         _write_tile_loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
         return
     with T.If(nest.fits):
         with T.Then():
             _write_tile_loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
         with T.Else():
-            _write_fitting_loop(others, parallel=parallel)
+            _write_fitting_loop(smaller_tiles, parallel=parallel)
 
 
 def _write_tile_loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
@@ -89,7 +89,7 @@ def _write_tile_loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str
 
 
 def write_tile(place: TilePlace, copy: Copy | None) -> None:
-    """Write what computes the outputs of one tile, in a block that is open."""
+    """Write the computation of one tile's outputs into the open block."""
     nest = place.nest
     shape = nest.tile.rows, nest.tile.columns
     dtypes = nest.product.dtypes
@@ -153,14 +153,14 @@ def _write_sums(work: _Work) -> None:
             return
         for row, column in _write_element_loops(nest, nest.tile.columns):
             after = _compute_step(work, row, column, terms)
-            if len(after) > 1:  # each result is told from what all were before
+            if len(after) > 1:  # each result depends on the former values of all
                 after = [T.Bind(value) for value in after]
             for sums, value in zip(work.sums, after, strict=True):
                 T.buffer_store(sums, value, [row, column])
 
 
 def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
-    """Have the packed weights brought near that are read `tile.ahead` steps later."""
+    """Prefetch the packed weights that are read `tile.ahead` steps later."""
     place, tile = work.place, work.place.nest.tile
     later = [*terms[:-1], terms[-1] + tile.ahead]
     index = place.index(place.nest.number(0), work.first)
@@ -173,49 +173,51 @@ def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
 def _add_dots(work: _Work, copy: Copy, dot: DotProduct, terms: Sequence[Expr]) -> None:
     """Add some products to each sum by an instruction, a vector of sums at a time."""
     nest, place, (sums,) = work.place.nest, work.place, work.sums
-    given = nest.product.loads[1 - nest.contraction.lines.operand]
+    input_load = nest.product.loads[1 - nest.contraction.lines.operand]
     at = [*terms[:-1], terms[-1] * dot.group]
     rows, vectors = nest.number(nest.tile.rows), nest.number(nest.tile.columns // dot.lanes)
     with T.unroll(nest.number(0), rows) as row, T.unroll(nest.number(0), vectors) as vector:
         column = vector * dot.lanes
         index = place.index(row, work.first + column)
         values = list(zip([*nest.product.axes, *nest.product.sums], [*index, *at], strict=True))
-        *before, first = (replace_variables(part, values) for part in given.indices)
-        heard = given.source[(*before, tvm.tirx.Ramp(first, 1, dot.group))]
+        *before, first = (replace_variables(part, values) for part in input_load.indices)
+        input_terms = input_load.source[(*before, tvm.tirx.Ramp(first, 1, dot.group))]
         pairs = tvm.tirx.Ramp(column * dot.group, 1, dot.lanes * dot.group)
         weights = copy.element(index, place.strip, terms, pairs)
         lanes = tvm.tirx.Ramp(column, 1, dot.lanes)
-        value = dot.added(sums[row, lanes], tvm.tirx.reinterpret("int32", heard), weights)
+        value = dot.added(sums[row, lanes], tvm.tirx.reinterpret("int32", input_terms), weights)
         T.buffer_store(sums, value, [row, lanes])
 
 
 def _compute_step(work: _Work, row: Expr, column: Expr, terms: Sequence[Expr]) -> list[Expr]:
-    """Return what the sum at a row and column of the tile becomes; each result, if several."""
+    """Return the new sums at a row and column of the tile, one for each result."""
     place, product, lines = work.place, work.place.nest.product, work.place.nest.contraction.lines
     index = place.index(row, work.first + column)
     group = place.index(row, place.nest.group(place.strip))
-    summed = list(zip(product.sums, terms, strict=True))
-    usual, shared = (list(zip(product.axes, at, strict=True)) + summed for at in (index, group))
+    sum_values = list(zip(product.sums, terms, strict=True))
+    element_values, group_values = (
+        list(zip(product.axes, at, strict=True)) + sum_values for at in (index, group)
+    )
 
     def load(read: TensorLoad) -> Expr:
         if work.copy is not None and product.is_load(read, lines.operand):
             return work.copy.element(index, place.strip, terms, column)
         column_axis = product.axes[lines.columns[-1]]
         return replace_variables(
-            read, shared if is_shared(read, column_axis, lines.granule) else usual
+            read, group_values if is_shared(read, column_axis, lines.granule) else element_values
         )
 
     now = [sums[row, column] for sums in work.sums]
     if product.reducer is not None:
-        return product.reducer.step(now, usual, load)
-    return [now[0] + replace_variables(product.term, usual, load)]
+        return product.reducer.step(now, element_values, load)
+    return [now[0] + replace_variables(product.term, element_values, load)]
 
 
 def _write_outputs(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
     for row, column in _write_element_loops(nest, _count_written_columns(nest)):
-        done = [
+        results = [
             sums[row, column]
             if sums.dtype == store.buffer.dtype
             else sums[row, column].astype(str(store.buffer.dtype))
@@ -223,7 +225,7 @@ def _write_outputs(work: _Work) -> None:
         ]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
-        write_output(product.stores, nest.last, done, values)
+        write_output(product.stores, nest.last, results, values)
 
 
 def _count_written_columns(nest: Nest) -> int:
@@ -236,7 +238,7 @@ def _count_written_columns(nest: Nest) -> int:
 
 
 def write_output(
-    stores: Sequence[BufferStore], last: SBlock | None, done: Sequence[Expr], values: Values
+    stores: Sequence[BufferStore], last: SBlock | None, results: Sequence[Expr], values: Values
 ) -> None:
     """Write the results of a block that sums, or what the block after it computes from them.
 
@@ -246,25 +248,25 @@ def write_output(
     at = [replace_variables(index, values) for index in stores[0].indices]
     totals = [store.buffer for store in stores]
     if last is None:
-        for total, value in zip(totals, done, strict=True):
+        for total, value in zip(totals, results, strict=True):
             T.buffer_store(total, value, at)
         return
     values = _solve_axis_values(last, totals, at)
-    value = replace_variables(last.body.value, values, _make_load_replacer(totals, done, values))
+    value = replace_variables(last.body.value, values, _make_load_replacer(totals, results, values))
     T.buffer_store(
         last.body.buffer, value, [replace_variables(i, values) for i in last.body.indices]
     )
 
 
 def _make_load_replacer(
-    buffers: Sequence[tvm.ir.Var], done: Sequence[Expr], values: Values
+    buffers: Sequence[tvm.ir.Var], results: Sequence[Expr], values: Values
 ) -> Callable[[TensorLoad], Expr]:
     """Make a function that replaces loads of buffers by `done`, for `replace_variables`."""
 
     def replaced(read: TensorLoad) -> Expr:
-        pairs = zip(buffers, done, strict=True)
-        found = next((value for buffer, value in pairs if read.source.same_as(buffer)), None)
-        return replace_variables(read, values) if found is None else found
+        pairs = zip(buffers, results, strict=True)
+        result = next((value for buffer, value in pairs if read.source.same_as(buffer)), None)
+        return replace_variables(read, values) if result is None else result
 
     return replaced
 
@@ -304,6 +306,6 @@ def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     ]
     if nest.last is not None:
         totals = [store.buffer for store in nest.product.stores]
-        others = [read.source for read in loads_of(nest.last.body.value)]
-        reads += [other for other in others if not is_among(other, totals)]
+        output_reads = [read.source for read in loads_of(nest.last.body.value)]
+        reads += [other for other in output_reads if not is_among(other, totals)]
     return remove_duplicates(reads)

@@ -63,8 +63,8 @@ class Nest:
     def granule(self) -> Extent:
         """Columns in a group; columns whose number is open are one group."""
         columns = [self.product.lengths[axis] for axis in self.contraction.lines.columns]
-        fixed = all(isinstance(length, int) for length in columns)
-        return self.contraction.lines.granule if fixed else product_of(columns)
+        is_static = all(isinstance(length, int) for length in columns)
+        return self.contraction.lines.granule if is_static else product_of(columns)
 
     @property
     def cuts(self) -> Extent:
@@ -82,11 +82,11 @@ class Nest:
     def order(self) -> list[tuple[int | str, Extent]]:
         """What the tiles are numbered along and how many there are along it, outermost first."""
         contraction = self.contraction
-        others: list[tuple[int | str, Extent]] = [
+        outer_loops: list[tuple[int | str, Extent]] = [
             (axis, self.product.lengths[axis]) for axis in contraction.others
         ]
-        batch = [part for part in others if part[0] in contraction.lines.batch]
-        rows = [part for part in others if part[0] not in contraction.lines.batch]
+        batch = [part for part in outer_loops if part[0] in contraction.lines.batch]
+        rows = [part for part in outer_loops if part[0] not in contraction.lines.batch]
         rows.append(("rows", parts_of(self.height, self.tile.rows)))
         columns: list[tuple[int | str, Extent]] = [("columns", self.strips)]
         return batch + (columns + rows if self.tile.outer == "columns" else rows + columns)

@@ -49,10 +49,10 @@ class Copy:
     def of(cls, nest: Nest) -> "Copy":
         """Return the copy that the tiles read from."""
         operand = nest.product.loads[nest.contraction.lines.operand]
-        all_spatial, summed = nest.product.copied(operand)
+        all_spatial, reduction_axes = nest.product.copied(operand)
         spatial = [axis for axis in all_spatial if axis not in nest.contraction.lines.columns]
         before = [nest.product.lengths[axis] for axis in spatial]
-        terms = [nest.steps[axis] for axis in summed]
+        terms = [nest.steps[axis] for axis in reduction_axes]
         group = nest.dot.group if nest.dot else 1
         shape = [*before, nest.strips, *terms, nest.tile.columns * group]
         kind = operand.source.ty
@@ -62,7 +62,7 @@ class Copy:
             f"{nest.contraction.name}_packed",
             layout=kind.layout,
         )
-        return cls(nest, spatial, summed, buffer)
+        return cls(nest, spatial, reduction_axes, buffer)
 
     @property
     def width(self) -> int:

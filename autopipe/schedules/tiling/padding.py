@@ -70,7 +70,7 @@ class Padding:
 
     @classmethod
     def of(cls, block: SBlock) -> "Padding | None":
-        """Return what a block pads, or None if it does something else."""
+        """Return the padding that a block computes, or None if it does something else."""
         choice, extents = getattr(block.body, "value", None), lengths_of(block)
         if choice is None or not is_branch(choice):
             return None
@@ -86,8 +86,8 @@ class Padding:
     def line(self) -> int:
         """Position of the axis where a line begins: the last axis that has a border, or is open.
 
-        A line over several axes of which an inner one is open could not be told in vectors: where
-        in it a vector is, a division by an open size would say.
+        A line over several axes of which an inner one is open cannot be written in vectors: the place
+        of a vector in it takes a division by a dynamic extent.
         """
         axes = zip(self.inside, self.extents, strict=True)
         ends = (b is not None or not isinstance(n, int) for b, n in axes)
@@ -96,17 +96,17 @@ class Padding:
     def write(self, width: int) -> tvm.tirx.Stmt:
         """Return the loops over all lines, which write vectors of `width` elements."""
         with IRBuilder() as builder:
-            for many in write_branches(is_large_enough(self.extents, ELEMENTS)):
-                self._write_lines(width, parallel=many)
+            for is_parallel in write_branches(is_large_enough(self.extents, ELEMENTS)):
+                self._write_lines(width, parallel=is_parallel)
         return builder.get()
 
     def _write_lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
-        dtype, used = (
+        dtype, buffers = (
             str(self.axes[0].ty.dtype),
             ([one.source for one in loads_of(self.value)], [self.target]),
         )
-        with job_loop(self.name, before, dtype, used, parallel=parallel) as first:
+        with job_loop(self.name, before, dtype, buffers, parallel=parallel) as first:
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
 
     def write_line(
@@ -156,8 +156,8 @@ class Padding:
                 continue
             low, high = bounds
             tests += [] if isinstance(low, int) and low == 0 else [index >= low]
-            fixed = isinstance(high, int) and isinstance(extent, int)
-            tests += [index < high] if not fixed or high < extent else []
+            is_static = isinstance(high, int) and isinstance(extent, int)
+            tests += [index < high] if not is_static or high < extent else []
         return tests
 
     def number(self, value: Extent) -> Expr:
@@ -205,27 +205,27 @@ def _parse_limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Ext
     if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
         return None
     for at, axis in enumerate(axes):
-        for side, other in ((part.a, part.b), (part.b, part.a)):
-            if side.same_as(axis) and not any(count_occurrences(other, each) for each in axes):
+        for side, constant in ((part.a, part.b), (part.b, part.a)):
+            if side.same_as(axis) and not any(count_occurrences(constant, each) for each in axes):
                 below, strict = side.same_as(part.a), isinstance(part, tvm.tirx.LT)
-                limit = extent_of(other)
+                limit = extent_of(constant)
                 return at, below, limit + int(strict != below)
     return None
 
 
 def _choose_tighter_bound(
-    known: Extent, limit: Extent, choose: Callable[[int, int], int]
+    bound: Extent, limit: Extent, choose: Callable[[int, int], int]
 ) -> Extent:
     """Return the closer one of two bounds; one that is open is taken as it is."""
-    if isinstance(known, int) and isinstance(limit, int):
-        return choose(known, limit)
+    if isinstance(bound, int) and isinstance(limit, int):
+        return choose(bound, limit)
     return limit
 
 
-def _has_same_bounds(one: Bounds, other: Bounds) -> bool:
+def _has_same_bounds(first: Bounds, second: Bounds) -> bool:
     return all(
         left == right if isinstance(left, int) and isinstance(right, int) else left is right
-        for left, right in zip(one, other, strict=True)
+        for left, right in zip(first, second, strict=True)
     )
 
 

@@ -46,8 +46,10 @@ def _reads_in_steps(read: tuple[AxisPiece, ...], last: int) -> bool:
     pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
     if not pieces:
         return False
-    first, *others = pieces
-    return first.lower > 1 or abs(first.stride) > 1 or (bool(others) and first.extent <= LONGEST)
+    first, *later_pieces = pieces
+    return (
+        first.lower > 1 or abs(first.stride) > 1 or (bool(later_pieces) and first.extent <= LONGEST)
+    )
 
 
 class PlaneNest:
@@ -66,14 +68,14 @@ class PlaneNest:
         """Return the loops."""
         *planes, rows, _ = self._extents
         turns = -(-rows // self._periods[0])
-        shared = planes if math.prod(planes) >= JOBS else [*planes, turns]
+        job_extents = planes if math.prod(planes) >= JOBS else [*planes, turns]
         name, read = f"{self._block.name_hint}_nest", [one.source for one in loads_of(self._value)]
-        used = read, [self._block.body.buffer]
+        buffers = read, [self._block.body.buffer]
         with (
             IRBuilder() as builder,
-            job_loop(name, shared, self._dtype, used, parallel=self._parallel) as place,
+            job_loop(name, job_extents, self._dtype, buffers, parallel=self._parallel) as place,
         ):
-            for var, extent in zip(place, shared, strict=True):
+            for var, extent in zip(place, job_extents, strict=True):
                 self._bind_range(var, extent)
             if len(place) > len(planes):
                 self._rows(place[:-1], place[-1])
@@ -113,8 +115,8 @@ class PlaneNest:
         return self._block.body.value
 
     def _find_period(self, axis: int) -> int:
-        found = find_period(self._value, self._axes[axis])
-        return found if 0 < found <= min(LONGEST, self._extents[axis]) else 1
+        period = find_period(self._value, self._axes[axis])
+        return period if 0 < period <= min(LONGEST, self._extents[axis]) else 1
 
     def _bind_range(self, var: Expr, extent: int) -> None:
         if isinstance(var, tirx.Var):

@@ -1,6 +1,6 @@
 """Estimates the time of a tile from coarse hardware parameters.
 
-Engine `static` takes the tile of the least estimate; engine `autotvm` begins its search there.
+Engine `static` takes the tile of the minimum estimate; engine `autotvm` begins its search there.
 """
 
 import math
@@ -52,7 +52,7 @@ _SPILL: Final = 1.1
 
 
 def choose_tile(contraction: Contraction, hardware: HardwareParams) -> Tile:
-    """Return the tile of the least estimated time on a processor, without measuring.
+    """Return the tile of the minimum estimated time on a processor, without measuring.
 
     Threads share it where a second one pays for the shortest time that one can take.
     """
@@ -83,14 +83,14 @@ def list_settings(contraction: Contraction, hardware: HardwareParams) -> Iterato
 def _find_shortest_ns(contraction: Contraction, hardware: HardwareParams) -> float:
     """Return the shortest time that a sum of products may take one thread, in nanoseconds."""
     weights = contraction.column_elements * contraction.bits // 8
-    alone = replace(hardware, cores=1)
-    return cost.lower_bound_ns(2 * contraction.products, weights, contraction.bits, alone)
+    one_core = replace(hardware, cores=1)
+    return cost.lower_bound_ns(2 * contraction.products, weights, contraction.bits, one_core)
 
 
 def choose_reduction_tile(
     contraction: Contraction, hardware: HardwareParams, tiles: Iterable[Tile]
 ) -> Tile:
-    """Return the tile of the least estimated time for what sums no products.
+    """Return the tile of the minimum estimated time for reductions other than products.
 
     All strips of a band come first where each tile reads elements of its own, as windows do: the
     mean of 3 x 3 pixels of [3, 225, 225] takes 42 us so, and 98 us strip by strip.
@@ -98,20 +98,20 @@ def choose_reduction_tile(
     lines = contraction.lines
 
     def cycles(tile: Tile) -> float:
-        copied = _REORDERED * contraction.column_elements * tile.packed
-        return estimate_cycles(contraction, tile, hardware) + copied
+        copy_cycles = _REORDERED * contraction.column_elements * tile.packed
+        return estimate_cycles(contraction, tile, hardware) + copy_cycles
 
     tile = min(tiles, key=cycles)
-    own = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
-    ordered = tile.rows < contraction.height and tile.columns < contraction.breadth
-    return replace(tile, outer="rows") if own and ordered else tile
+    owns_rows = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
+    has_both_orders = tile.rows < contraction.height and tile.columns < contraction.breadth
+    return replace(tile, outer="rows") if owns_rows and has_both_orders else tile
 
 
 def needs_outer_rows(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
     """Tell whether all strips of one band of rows should come before the next band."""
-    ordered = tile.rows < contraction.height and tile.columns < contraction.breadth
+    has_both_orders = tile.rows < contraction.height and tile.columns < contraction.breadth
     streams = _can_stream_inputs(contraction, hardware)
-    return ordered and (streams or _shares_lines(contraction, tile, hardware))
+    return has_both_orders and (streams or _shares_lines(contraction, tile, hardware))
 
 
 def _is_result_far(contraction: Contraction, hardware: HardwareParams) -> bool:
@@ -139,14 +139,14 @@ def _can_stream_inputs(contraction: Contraction, hardware: HardwareParams) -> bo
     depth, size = math.prod(contraction.terms), contraction.bits // 8
     weights = contraction.breadth * depth * size
     passing = contraction.height * (depth + contraction.breadth) * size
-    others = math.prod(contraction.extents[axis] for axis in contraction.others)
-    alone = others == 1 and sum(term > 1 for term in contraction.terms) <= 1
-    held = weights <= hardware.l2 and passing > hardware.l2 * FULL
+    other_outputs = math.prod(contraction.extents[axis] for axis in contraction.others)
+    is_plain_product = other_outputs == 1 and sum(term > 1 for term in contraction.terms) <= 1
+    weights_fit = weights <= hardware.l2 and passing > hardware.l2 * FULL
     near = weights <= hardware.l1 and _is_result_far(contraction, hardware)
     far = hardware.machine.has_mesh and hardware.keeps_weights
     most = min(passing * (_MORE if far else 1), hardware.l2 * FULL)
-    divided = hardware.cores > 1 and weights <= most
-    return contraction.lines.free and (near or (alone and (held or divided)))
+    is_divided = hardware.cores > 1 and weights <= most
+    return contraction.lines.free and (near or (is_plain_product and (weights_fit or is_divided)))
 
 
 def _shares_lines(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
@@ -161,12 +161,20 @@ def _shares_lines(contraction: Contraction, tile: Tile, hardware: HardwareParams
     """
     lines = contraction.lines
     line = 8 * LINE_BYTES
-    parted = tile.columns * contraction.bits % line or contraction.breadth * contraction.bits % line
-    held = contraction.breadth * math.prod(contraction.terms) * contraction.bits // 8
-    grouped = lines.granule < contraction.breadth
-    alone = grouped or sum(term > 1 for term in contraction.terms) <= 1
-    near = held <= hardware.l2 * FULL and tile.rows >= _BAND
-    return bool(parted) and lines.free and alone and near and _is_result_far(contraction, hardware)
+    parts_lines = (
+        tile.columns * contraction.bits % line or contraction.breadth * contraction.bits % line
+    )
+    weight_bytes = contraction.breadth * math.prod(contraction.terms) * contraction.bits // 8
+    has_groups = lines.granule < contraction.breadth
+    is_plain_product = has_groups or sum(term > 1 for term in contraction.terms) <= 1
+    near = weight_bytes <= hardware.l2 * FULL and tile.rows >= _BAND
+    return (
+        bool(parts_lines)
+        and lines.free
+        and is_plain_product
+        and near
+        and _is_result_far(contraction, hardware)
+    )
 
 
 def estimate_cycles(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:

@@ -146,10 +146,14 @@ def _find_read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> 
     """
     runs = count_iterations(sch.get(block))
     names = []
-    for one in sch.get_producers(block):
-        producer = sch.get(one)
-        own = producer.name_hint in before and len(sch.get_consumers(one)) == 1
-        if own and 0 < runs <= count_iterations(producer) and _BRANCH not in str(producer.body):
+    for producer_rv in sch.get_producers(block):
+        producer = sch.get(producer_rv)
+        is_single_reader = producer.name_hint in before and len(sch.get_consumers(producer_rv)) == 1
+        if (
+            is_single_reader
+            and 0 < runs <= count_iterations(producer)
+            and _BRANCH not in str(producer.body)
+        ):
             names.append(producer.name_hint)
     return tuple(names)
 

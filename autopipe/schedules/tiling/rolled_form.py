@@ -56,7 +56,7 @@ class RolledParts:
 
 
 def match_rolled_parts(sch: Schedule) -> RolledParts | None:
-    """Return what the template needs to know of a function, or None if it is for another one."""
+    """Match a function of three parts, or return None if it is for another template."""
     steps = Steps.of(sch.mod["main"])
     if steps is None or not all(map(is_static, steps.blocks)):
         return None
@@ -68,28 +68,28 @@ def match_rolled_parts(sch: Schedule) -> RolledParts | None:
     cuts = [_find_cut(steps, one, other) for one, other in itertools.pairwise(sums)]
     ends = [0, *cuts, len(steps.blocks)]
     parts = tuple(steps.part(start, end) for start, end in itertools.pairwise(ends))
-    passed = [list_output_buffers(part) for part in parts]
-    if any(len(results) != 1 for results in passed):
+    part_outputs = [list_output_buffers(part) for part in parts]
+    if any(len(results) != 1 for results in part_outputs):
         return None
-    if any(buffer.same_as(p) for (buffer,) in passed[:-1] for p in steps.function.params):
+    if any(buffer.same_as(p) for (buffer,) in part_outputs[:-1] for p in steps.function.params):
         return None
     return _match_parts(parts)
 
 
-def _find_cut(steps: Steps, one: int, other: int) -> int:
+def _find_cut(steps: Steps, reduction: int, next_reduction: int) -> int:
     """Return the first block behind a reduction that belongs to the next one."""
-    between = range(one + 1, other)
+    between = range(reduction + 1, next_reduction)
     moving = (i for i in between if is_copy(steps.blocks[i]) or Padding.of(steps.blocks[i]))
-    return next(moving, other)
+    return next(moving, next_reduction)
 
 
 def list_output_buffers(part: tvm.IRModule) -> list[Any]:
     """Return the buffers that a part writes for others."""
     root = part["main"].body.block
     inner = list(root.alloc_buffers)
-    written = [block.body.buffer for block in _list_blocks(part)]
+    written_buffers = [block.body.buffer for block in _list_blocks(part)]
     params = part["main"].params
-    return [p for p in params if any(p.same_as(w) for w in written) and p not in inner]
+    return [p for p in params if any(p.same_as(w) for w in written_buffers) and p not in inner]
 
 
 def _list_blocks(part: tvm.IRModule) -> list[SBlock]:
@@ -98,7 +98,7 @@ def _list_blocks(part: tvm.IRModule) -> list[SBlock]:
 
 
 def _match_parts(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
-    """Return what the template needs to know of the parts of a function."""
+    """Match the parts of a function, or return None if one is of another form."""
     first = _restrict_to_row(form.match_contraction(make_schedule(parts[0])))
     last = _restrict_to_row(form.match_contraction(make_schedule(parts[2]))) if parts[2:] else None
     windows = window_forms.match_windows(make_schedule(parts[1]))
@@ -111,14 +111,18 @@ def _match_parts(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
     if rows is None or border is None or first.bits != _FLOAT or windows.bits != _FLOAT:
         return None
     height, stride = rows
-    passed = _is_in_order(parts[0], first) and not _has_other_readers(parts, windows, border.source)
+    is_rollable = _is_in_order(parts[0], first) and not _has_other_readers(
+        parts, windows, border.source
+    )
     if last is not None:
-        passed = passed and _is_in_order(parts[1], windows) and _is_pointwise_product(parts, last)
+        is_rollable = (
+            is_rollable and _is_in_order(parts[1], windows) and _is_pointwise_product(parts, last)
+        )
     result = windows.extents
     inside = border.outer[1] >= (result[1] - 1) * stride + height
     one_row = replace(windows, extents=(1, 1, *result[2:]))
-    found = RolledParts(parts, first, one_row, last, border.inner, result, height, stride)
-    return found if passed and inside else None
+    rolled_parts = RolledParts(parts, first, one_row, last, border.inner, result, height, stride)
+    return rolled_parts if is_rollable and inside else None
 
 
 def _is_plain(windows: Windows) -> bool:
@@ -127,20 +131,28 @@ def _is_plain(windows: Windows) -> bool:
     return image and windows.weights is not None and windows.wide
 
 
-def _restrict_to_row(found: Contraction | None) -> Contraction | None:
+def _restrict_to_row(contraction: Contraction | None) -> Contraction | None:
     """Return one row of a product whose weights are free; None for another function."""
-    if found is None or len(found.extents) != _IMAGE or not found.lines.free:
+    if contraction is None or len(contraction.extents) != _IMAGE or not contraction.lines.free:
         return None
-    lines = found.lines
-    whole = lines.columns == (3,) and lines.granule == found.extents[3] and True in lines.packed
-    if not whole or lines.rows not in ((0, 1, 2), (1, 2), (2,)) or found.results != 1:
+    lines = contraction.lines
+    has_whole_columns = (
+        lines.columns == (3,) and lines.granule == contraction.extents[3] and True in lines.packed
+    )
+    if (
+        not has_whole_columns
+        or lines.rows not in ((0, 1, 2), (1, 2), (2,))
+        or contraction.results != 1
+    ):
         return None
-    return replace(found, extents=(1, 1, *found.extents[2:]), lines=replace(lines, rows=(2,)))
+    return replace(
+        contraction, extents=(1, 1, *contraction.extents[2:]), lines=replace(lines, rows=(2,))
+    )
 
 
-def _is_in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
+def _is_in_order(part: tvm.IRModule, form: Contraction | Windows) -> bool:
     """Tell whether each block from the sum on writes an element at its own index."""
-    names = {found.name, *found.after}
+    names = {form.name, *form.after}
     return all(
         extent == 1 or index.same_as(axis.var)
         for block in _list_blocks(part)
@@ -153,20 +165,20 @@ def _is_in_order(part: tvm.IRModule, found: Contraction | Windows) -> bool:
 
 def _is_pointwise_product(parts: tuple[tvm.IRModule, ...], last: Contraction) -> bool:
     """Tell whether a product sums over the channels of one pixel of what the windows write."""
-    sch, passed = make_schedule(parts[2]), list_output_buffers(parts[1])[0]
+    sch, image = make_schedule(parts[2]), list_output_buffers(parts[1])[0]
     inline_blocks(sch, last.inlined)
     product = Product.of(sch.get(sch.get_sblock(last.name)))
-    if product is None or last.before or math.prod(last.terms) != int(passed.ty.shape[3]):
+    if product is None or last.before or math.prod(last.terms) != int(image.ty.shape[3]):
         return False
-    reads = [load for load in product.loads if load.source.same_as(passed)]
-    others = [
+    reads = [load for load in product.loads if load.source.same_as(image)]
+    output_reads = [
         load
         for block in _list_blocks(parts[2])
         if block.name_hint in last.after
         for load in loads_of(block.body.value)
     ]
-    alone = len(reads) == 1 and not any(load.source.same_as(passed) for load in others)
-    return alone and all(
+    is_read_once = len(reads) == 1 and not any(load.source.same_as(image) for load in output_reads)
+    return is_read_once and all(
         extent == 1 or index.same_as(axis)
         for index, axis, extent in zip(
             reads[0].indices[1:3], product.axes[1:3], product.extents[1:3], strict=True
@@ -179,8 +191,10 @@ def _has_other_readers(
 ) -> bool:
     """Tell whether anything but the windows reads what the first convolution writes."""
     after = [block for block in _list_blocks(parts[1]) if block.name_hint in windows.after]
-    others = [*after, *(block for part in parts[2:] for block in _list_blocks(part))]
-    return any(load.source.same_as(image) for block in others for load in loads_of(block.body))
+    other_blocks = [*after, *(block for part in parts[2:] for block in _list_blocks(part))]
+    return any(
+        load.source.same_as(image) for block in other_blocks for load in loads_of(block.body)
+    )
 
 
 def _find_window_rows(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
@@ -201,10 +215,15 @@ def _find_window_rows(part: tvm.IRModule, windows: Windows) -> tuple[int, int] |
         return None
     rows = dict(steps[1])
     stride = rows.pop(1, 1)
-    taken = [axis for axis in rows if axis >= _IMAGE]
-    if len(taken) != len(rows) or len(taken) > 1 or 1 in steps[2] or {*rows.values()} - {1}:
+    window_axes = [axis for axis in rows if axis >= _IMAGE]
+    if (
+        len(window_axes) != len(rows)
+        or len(window_axes) > 1
+        or 1 in steps[2]
+        or {*rows.values()} - {1}
+    ):
         return None
-    return math.prod(extents[axis] for axis in taken), stride
+    return math.prod(extents[axis] for axis in window_axes), stride
 
 
 def find_border(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
@@ -222,24 +241,24 @@ def find_border(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
         return None
     bounds = [one or (0, size) for one, size in zip(padding.inside, padding.extents, strict=True)]
     sizes = tuple(map(int, source.ty.shape))
-    held = all(
+    fills_bounds = all(
         high - low == size and (at in (1, 2) or low == 0)
         for at, ((low, high), size) in enumerate(zip(bounds, sizes, strict=True))
     )
-    moved = all(
+    is_shifted = all(
         _is_moved(index, axis, low, size)
         for index, axis, (low, _), size in zip(
             padding.value.indices, padding.axes, bounds, sizes, strict=True
         )
     )
     top, left = bounds[1][0], bounds[2][0]
-    if not (held and moved and isinstance(top, int) and isinstance(left, int)):
+    if not (fills_bounds and is_shifted and isinstance(top, int) and isinstance(left, int)):
         return None
     return Border(source, padding.target, top, left, padding.border)
 
 
 def _is_moved(index: Any, axis: tvm.ir.Var, low: Extent, size: int) -> bool:  # noqa: ANN401 - TVM objects
     """Tell whether an index is an axis without the border before it."""
-    found = detect_linear_equation(index, [axis])
-    steps = [int(step) for step in found] if len(found) == 2 else []  # noqa: PLR2004
+    coefficients = detect_linear_equation(index, [axis])
+    steps = [int(step) for step in coefficients] if len(coefficients) == 2 else []  # noqa: PLR2004
     return steps == [1, -low] or (size == 1 and steps in ([0, 0], [1, 0]))

@@ -73,8 +73,8 @@ class RollingLoops:
         with IRBuilder() as builder, loop(self._to_index(0), jobs) as job, T.sblock("rolling"):
             T.reads(*map(to_full_region, self._read()))
             T.writes(*map(to_full_region, self._list_written_buffers()))
-            held = (self.height, *self.border.outer[2:])
-            ring = T.sblock_alloc_buffer(held, self.border.image.ty.dtype)
+            ring_shape = (self.height, *self.border.outer[2:])
+            ring = T.sblock_alloc_buffer(ring_shape, self.border.image.ty.dtype)
             line = None
             if self.last is not None:
                 line = T.sblock_alloc_buffer(_read_shape(self.passed)[2:], self.passed.ty.dtype)
@@ -166,21 +166,25 @@ class RollingLoops:
         by_columns = nest.tile.outer == "columns"
         outer, inner = counts if by_columns else reversed(counts)
         with (
-            T.serial(self._to_index(0), self._to_index(outer)) as one,
-            T.serial(self._to_index(0), self._to_index(inner)) as other,
+            T.serial(self._to_index(0), self._to_index(outer)) as outer_step,
+            T.serial(self._to_index(0), self._to_index(inner)) as inner_step,
         ):
-            yield (one, other) if by_columns else (other, one)
+            yield (outer_step, inner_step) if by_columns else (inner_step, outer_step)
 
     def _read(self) -> list[tvm.ir.Var]:
         """Return the buffers that all parts read together."""
         parts = [loops.list_tile_inputs(*self.first), self.windows.sources()]
         parts += [loops.list_tile_inputs(*self.last)] if self.last else []
-        own = [self.border.source, self.border.image, *([self.passed] if self.last else [])]
-        found: list[tvm.ir.Var] = []
+        own_buffers = [
+            self.border.source,
+            self.border.image,
+            *([self.passed] if self.last else []),
+        ]
+        read_buffers: list[tvm.ir.Var] = []
         for buffer in (buffer for part in parts for buffer in part):
-            if not any(map(buffer.same_as, [*own, *found])):
-                found.append(buffer)
-        return found
+            if not any(map(buffer.same_as, [*own_buffers, *read_buffers])):
+                read_buffers.append(buffer)
+        return read_buffers
 
     def _list_written_buffers(self) -> Sequence[tvm.ir.Var]:
         return self.last[0].outputs if self.last else [self.passed]
@@ -217,13 +221,13 @@ def _redirect_accesses(
 
     def read(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Expr:
         new = mutator.default_mutate(load)
-        moved = place(new.source, new.indices)
-        return new if moved is None else moved[0][tuple(moved[1])]
+        target = place(new.source, new.indices)
+        return new if target is None else target[0][tuple(target[1])]
 
     def write(store: tirx.BufferStore, mutator: tvm_ffi.StructuralMutator) -> tirx.Stmt:
         new = mutator.default_mutate(store)
-        moved = place(new.buffer, new.indices)
-        return new if moved is None else tirx.BufferStore(moved[0], new.value, moved[1])
+        target = place(new.buffer, new.indices)
+        return new if target is None else tirx.BufferStore(target[0], new.value, target[1])
 
     return tvm_ffi.structural_mutate(loop, [(TensorLoad, read), (tirx.BufferStore, write)])
 

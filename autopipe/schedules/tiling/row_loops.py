@@ -48,17 +48,17 @@ _FEW: Final = 4
 
 
 def write_rows(
-    blocks: Sequence[SBlock], leading: int, width: int, known: OpenSizes | None
+    blocks: Sequence[SBlock], leading: int, width: int, open_sizes: OpenSizes | None
 ) -> tvm.tirx.Stmt:
     """Return the loop over all rows, in parallel where that pays."""
     with IRBuilder() as builder:
-        for parallel in write_branches(_needs_threads(blocks, known)):
+        for parallel in write_branches(_needs_threads(blocks, open_sizes)):
             _write_row_loop(blocks, leading, width, parallel=parallel)
     return builder.get()
 
 
-def _needs_threads(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | Expr:
-    """Tell whether threads pay; a condition if that hangs on open sizes."""
+def _needs_threads(blocks: Sequence[SBlock], open_sizes: OpenSizes | None) -> bool | Expr:
+    """Tell whether threads pay; a condition if that depends on dynamic shapes."""
     steps = (
         [estimate_body_cost(one), *lengths_of(one), *lengths_of(one, spatial=False)]
         for one in blocks
@@ -66,7 +66,7 @@ def _needs_threads(blocks: Sequence[SBlock], known: OpenSizes | None) -> bool | 
     work = [product_of(lengths) for lengths in steps]
     if all(length == 1 for length in find_row_lengths(blocks)):
         return False
-    return is_large_enough([sum(work[1:], start=work[0])], OPERATIONS, known)
+    return is_large_enough([sum(work[1:], start=work[0])], OPERATIONS, open_sizes)
 
 
 def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, parallel: bool) -> None:
@@ -74,10 +74,13 @@ def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, paral
     rows = find_row_lengths(blocks)[:leading]
     dtype = next(axis.var.ty.dtype for block in blocks for axis in block.iter_vars)
     number = partial(number_of, dtype=dtype)
-    written = [region.source for block in blocks for region in block.writes]
-    read = [region.source for block in blocks for region in block.reads]
-    used = [buffer for buffer in read if not is_among(buffer, written)], written
-    with job_loop("rows", rows, dtype, used, parallel=parallel) as at:
+    written_buffers = [region.source for block in blocks for region in block.writes]
+    read_buffers = [region.source for block in blocks for region in block.reads]
+    buffers = (
+        [buffer for buffer in read_buffers if not is_among(buffer, written_buffers)],
+        written_buffers,
+    )
+    with job_loop("rows", rows, dtype, buffers, parallel=parallel) as at:
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
                 step = before if before is not None and is_step(before, block) else None
@@ -104,7 +107,7 @@ def _write_elementwise_step(
 
 
 def _write_store(block: SBlock, values: Values) -> None:
-    """Write what a block stores for some values of its axes."""
+    """Write the store of a block for some values of its axes."""
     store = block.body
     T.buffer_store(
         store.buffer,
@@ -158,7 +161,7 @@ def _write_reduction(
     `step` makes what is reduced, if that is not there yet.
     """
     updates, firsts = list_stored_values(block.body), list_stored_values(block.init)
-    spatial, reduced = axes_of(block)
+    spatial, reduction_axes = axes_of(block)
     rows: Values = [
         (axis.var, place)
         for axis, place in zip(
@@ -179,7 +182,9 @@ def _write_reduction(
             values = [
                 *rows,
                 *zip(
-                    [a.var for a in reduced], [*before, *unravel_index(along, index)], strict=True
+                    [a.var for a in reduction_axes],
+                    [*before, *unravel_index(along, index)],
+                    strict=True,
                 ),
             ]
             if step is not None:
@@ -203,8 +208,8 @@ def _accumulate_step(
                 return buffer[lane]
         return replace_variables(read, values)
 
-    added = [replace_variables(value, values, load) for _, value, _ in updates]
-    for buffer, value in zip(partial, added, strict=True):
+    new_totals = [replace_variables(value, values, load) for _, value, _ in updates]
+    for buffer, value in zip(partial, new_totals, strict=True):
         T.buffer_store(buffer, value, [lane])
 
 
@@ -214,7 +219,7 @@ def _combine_partials(
     width: int,
     number: Callable[[Extent], Expr],
 ) -> Expr:
-    """Return what partial results come to: half of them with the other half, as vectors.
+    """Combine partial results to one, half of them with the other half, as vectors.
 
     The last few are combined in pairs: ((a + b) + (c + d)).
     """
@@ -224,8 +229,8 @@ def _combine_partials(
             T.buffer_store(partial, kind(partial[lane], partial[lane + width]), [lane])
     values = [partial[number(place)] for place in range(width)]
     while len(values) > 1:
-        paired = zip(values[::2], values[1::2], strict=False)
-        values = [kind(one, other) for one, other in paired] + (
+        pairs = zip(values[::2], values[1::2], strict=False)
+        values = [kind(one, other) for one, other in pairs] + (
             [values[-1]] if len(values) % 2 else []
         )
     return values[0]

@@ -65,10 +65,10 @@ class RowNest:
         planes = outer[: max(1, len(outer) + 1 - _PLANE)]
         inside = outer[len(planes) :]
         name, dtype = f"{self.reduction.block.name_hint}_rows", self._dtype
-        used = buffers_of(self.reduction, self.last)
+        buffers = buffers_of(self.reduction, self.last)
         with (
             IRBuilder() as builder,
-            job_loop(name, planes, dtype, used, parallel=self.parallel) as place,
+            job_loop(name, planes, dtype, buffers, parallel=self.parallel) as place,
         ):
             kinds = [str(start.ty.dtype) for start in self.reduction.reducer.starts]
             width = (self.width,)
@@ -84,19 +84,19 @@ class RowNest:
     ) -> None:
         """Write a plain loop over a row, a period of outputs at a time."""
         row, period = self.reduction.extents[-1], self._find_period()
-        with T.grid(*map(self._to_index, [*inside, row // period])) as found:
-            loops = as_list(found)
+        with T.grid(*map(self._to_index, [*inside, row // period])) as grid:
+            loops = as_list(grid)
             for part in range(period):
                 column = loops[-1] * period + part if period > 1 else loops[-1]
                 self._write_output(sums, [*place, *loops[:-1], column], loops)
 
     def _write_output(self, sums: Sequence[Any], at: Sequence[Expr], loops: Sequence[Any]) -> None:
-        """Write what computes one output.
+        """Write the computation of one output.
 
         Results pass from step to step by buffers, which LLVM keeps in registers: with names for
         values TVM's simplifier takes three times as long for each further step of an argmax.
         """
-        known = self._known(at, loops)
+        analyzer = self._known(at, loops)
         axes: Values = list(zip(self.reduction.axes, at, strict=True))
         reducer = self.reduction.reducer
         store_results(sums, 0, reducer.starts)
@@ -105,31 +105,31 @@ class RowNest:
             values = [*axes, *zip(self.reduction.sums, numbers, strict=True)]
 
             def read(load: TensorLoad, values: Values = values) -> Expr:
-                indices = [known.simplify(replace_variables(i, values)) for i in load.indices]
+                indices = [analyzer.simplify(replace_variables(i, values)) for i in load.indices]
                 return load.source[tuple(indices)]
 
             after = reducer.step([one[0] for one in sums], values, read)
-            store_results(sums, 0, [known.simplify(value) for value in after])
+            store_results(sums, 0, [analyzer.simplify(value) for value in after])
         write_reduced_output(self.reduction, self.last, [one[0] for one in sums], axes)
 
     def _known(self, at: Sequence[Expr], loops: Sequence[Any]) -> Analyzer:
-        known = Analyzer()
+        analyzer = Analyzer()
         inner = self.reduction.extents[len(self.reduction.extents) - len(loops) :]
         for loop, extent in zip(loops, inner, strict=True):
-            known.bind(loop, tvm.ir.Range(0, self._to_index(extent)))
+            analyzer.bind(loop, tvm.ir.Range(0, self._to_index(extent)))
         for value, extent in zip(at, self.reduction.extents, strict=False):
             if isinstance(value, tvm.tirx.Var) and not any(map(value.same_as, loops)):
-                known.bind(value, tvm.ir.Range(0, self._to_index(extent)))
-        return known
+                analyzer.bind(value, tvm.ir.Range(0, self._to_index(extent)))
+        return analyzer
 
     def _find_period(self) -> int:
         """Return after how many outputs along a row the divisions of indices are alike again."""
         axis, extent = self.reduction.axes[-1], self.reduction.extents[-1]
         values = self.reduction.reducer.values
-        found = [one for value in values for one in find_nodes(value, *_DIVISIONS)]
+        divisions = [one for value in values for one in find_nodes(value, *_DIVISIONS)]
         divisors = [
             int(one.b)
-            for one in found
+            for one in divisions
             if isinstance(one.b, tvm.tirx.IntImm) and count_occurrences(one.a, axis)
         ]
         period = math.lcm(*divisors) if divisors and min(divisors) > 0 else 1

@@ -42,38 +42,44 @@ class VectorRow:
         `sums` are the results of a vector. Raises ScheduleError where nothing is evenly apart.
         """
         row = self.reduction.extents[-1]
-        with T.grid(*map(self._to_index, [*inside, -(-row // self.width)])) as found:
-            *loops, turn = as_list(found)
+        with T.grid(*map(self._to_index, [*inside, -(-row // self.width)])) as grid:
+            *loops, turn = as_list(grid)
             first = T.Bind(T.min(turn * self.width, self._to_index(row - self.width)))
             self._write_vector(sums, [*place, *loops], first)
 
     def _write_vector(self, sums: Sequence[Any], at: Sequence[Expr], first: Expr) -> None:
-        """Write what computes a vector of outputs, from `first` on along the row."""
+        """Write the computation of a vector of outputs, from `first` on along the row."""
         *outer, row = self.reduction.axes
-        here: Values = list(zip(outer, at, strict=True))
+        outer_values: Values = list(zip(outer, at, strict=True))
         steps: list[Values] = [
-            [*here, *zip(self.reduction.sums, map(self._to_index, terms), strict=True)]
+            [*outer_values, *zip(self.reduction.sums, map(self._to_index, terms), strict=True)]
             for terms in product(*(range(int(step)) for step in self.reduction.steps))
         ]
         rooms = self._load_strided_operands(
             [[*step, (row, self._to_index(0))] for step in steps], first
         )
         with self._write_lane_loop() as lane:
-            for one, start in zip(sums, self.reduction.reducer.starts, strict=True):
-                T.buffer_store(one, start, [lane])
+            for buffer, start in zip(sums, self.reduction.reducer.starts, strict=True):
+                T.buffer_store(buffer, start, [lane])
         for number, step in enumerate(steps):
             with self._write_lane_loop() as lane:
-                held = [room[number][lane] if room else None for room in rooms]
-                self._step(sums, lane, [*step, (row, first + lane)], held)
+                operands = [room[number][lane] if room else None for room in rooms]
+                self._step(sums, lane, [*step, (row, first + lane)], operands)
         with self._write_lane_loop() as lane:
-            done = [one[lane] for one in sums]
-            write_reduced_output(self.reduction, self.last, done, [*here, (row, first + lane)])
+            results = [one[lane] for one in sums]
+            write_reduced_output(
+                self.reduction, self.last, results, [*outer_values, (row, first + lane)]
+            )
 
     def _step(
-        self, sums: Sequence[Any], lane: Expr, values: Values, held: Sequence[Expr | None]
+        self,
+        sums: Sequence[Any],
+        lane: Expr,
+        values: Values,
+        loaded_operands: Sequence[Expr | None],
     ) -> None:
         """Write one step; `held` are the operands that have been read."""
-        operands = list(zip(self.reduction.loads, held, strict=True))
+        operands = list(zip(self.reduction.loads, loaded_operands, strict=True))
 
         def read(load: TensorLoad) -> Expr:
             same = (room for one, room in operands if tvm_ffi.structural_equal(one, load))
@@ -85,23 +91,23 @@ class VectorRow:
         )
 
     def _load_strided_operands(self, steps: Sequence[Values], first: Expr) -> list[list[Any]]:
-        """Write what reads the operands whose elements lie apart.
+        """Write the loads of operands with strided elements.
 
         Returns for each operand a vector for each step, none where its elements are neighbours.
         """
         strides = find_row_strides(self.reduction)
         if strides is None:
             raise ScheduleError("what neighbours read is not evenly apart")
-        found: list[list[Any]] = []
+        vectors: list[list[Any]] = []
         for load, stride in zip(self.reduction.loads, strides, strict=True):
-            found.append([])
+            vectors.append([])
             if stride > 1:
                 kind, width = str(load.source.ty.dtype), (self.width,)
-                found[-1] = [T.sblock_alloc_buffer(width, kind, scope="local") for _ in steps]
-                pairs = zip(steps, found[-1], strict=True)
+                vectors[-1] = [T.sblock_alloc_buffer(width, kind, scope="local") for _ in steps]
+                pairs = zip(steps, vectors[-1], strict=True)
                 reads = [locate_read(load, step, room) for step, room in pairs]
                 deinterleave_reads(load.source, reads, first, stride, self.width)
-        return found
+        return vectors
 
     def _write_lane_loop(self) -> Any:  # noqa: ANN401 - TVM's frame
         return T.vectorized(self._to_index(0), self._to_index(self.width))

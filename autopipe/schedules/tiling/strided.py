@@ -34,7 +34,7 @@ def find_row_strides(reduction: Reduction) -> list[int] | None:
 
     None where that is not constant or too far, or where elements lie apart along another axis.
     """
-    row, found = reduction.axes[-1], []
+    row, strides = reduction.axes[-1], []
     for load in reduction.loads:
         *outer, last = load.indices
         linear = detect_linear_equation(last, [row])
@@ -46,8 +46,8 @@ def find_row_strides(reduction: Reduction) -> list[int] | None:
             count_occurrences(linear[-1], axis) for axis in reduction.axes
         ):
             return None
-        found.append(int(linear[0]))
-    return found
+        strides.append(int(linear[0]))
+    return strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ApartRead:
 def deinterleave_reads(
     source: tvm.ir.Var, reads: Sequence[ApartRead], first: Expr, stride: int, width: int
 ) -> None:
-    """Write what puts elements `stride` apart side by side, for `width` outputs from `first` on.
+    """Gather elements `stride` apart into vectors, for `width` outputs from `first` on.
 
     `reads` are those of all steps. An IRBuilder must be open.
     """
@@ -89,16 +89,16 @@ def _shuffle_group(
     parts = [T.Bind(source[(*group[0].outer, tirx.Ramp(at + start, 1, width))]) for start in starts]
     for read in group:
         places = [read.offset - base + stride * lane for lane in range(width)]
-        chosen = [min(place // width, len(starts) - 1) for place in places]
+        part_numbers = [min(place // width, len(starts) - 1) for place in places]
         lanes = [
             tirx.const(one * width + place - starts[one], "int32")
-            for one, place in zip(chosen, places, strict=True)
+            for one, place in zip(part_numbers, places, strict=True)
         ]
         zero = tirx.const(0, str(first.ty.dtype))
         T.buffer_store(read.room, tirx.Shuffle(parts, lanes), [tirx.Ramp(zero, 1, width)])
 
 
 def locate_read(load: TensorLoad, values: Values, room: tvm.ir.Var) -> ApartRead:
-    """Return what a load reads for `values` of all axes; 0 for that of the row."""
+    """Return the read of a load for `values` of all axes; 0 for that of the row."""
     *outer, last = (Analyzer().simplify(replace_variables(index, values)) for index in load.indices)
     return ApartRead(tuple(outer), int(last), room)

@@ -52,9 +52,9 @@ def list_tiles(contraction: Contraction, hardware: HardwareParams) -> Iterator[T
     for rows, columns, width, packed in list_tile_shapes(contraction, hardware):
         most = choose_fetch_distance(contraction, columns, hardware, packed=packed)
         # With one tile along a side there is only one order of the loops.
-        both = rows < contraction.height and columns < contraction.breadth
+        has_both_orders = rows < contraction.height and columns < contraction.breadth
         orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
-        for outer in orders if both else orders[:1]:
+        for outer in orders if has_both_orders else orders[:1]:
             for unroll in _UNROLLED:
                 if not contraction.terms[-1] % unroll:
                     for fetched in (False, True) if contraction.ordered else (False,):

@@ -1,6 +1,6 @@
 """Blocks of outputs that are summed in registers of tiles, and what they are expected to take.
 
-Engine `static` takes the block of the least estimate; engine `autotvm` begins its search there.
+Engine `static` takes the block of the minimum estimate; engine `autotvm` begins its search there.
 """
 
 import math
@@ -97,20 +97,22 @@ def estimate_cycles(tiled: Tiled, block: Block, cores: int) -> float:
 
     A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
     input. Tiles are loaded meanwhile: the input from the first cache, weights from the second. The
-    results of the block before are told meanwhile, too.
+    results of the block before are computed meanwhile, too.
     """
-    cut = plan_registers(tiled, block).strips
+    strips = plan_registers(tiled, block).strips
     step = choose_step_depth(tiled)
     group = TILE_PRODUCTS[tiled.found.operands].group
-    highest = max(strip.rows for strip in cut)
-    products = len(cut) * block.vectors * max(highest, step // group)
-    loads = len(cut) * _FROM_L1 + block.vectors * _FROM_L2
+    highest = max(strip.rows for strip in strips)
+    products = len(strips) * block.vectors * max(highest, step // group)
+    loads = len(strips) * _FROM_L1 + block.vectors * _FROM_L2
     steps = math.prod(tiled.reduced) * tiled.depth // step
     outputs, blocks = block.lines * block.rows, math.prod(count_blocks(tiled, block))
-    summed = steps * (max(products, loads, _LATENCY) + loads / 50)
-    told = _RESULT * outputs * block.vectors
-    each = max(summed, told) + _HIDDEN * min(summed, told) + _BLOCK
-    return each * math.ceil(blocks / cores)
+    sum_cycles = steps * (max(products, loads, _LATENCY) + loads / 50)
+    result_cycles = _RESULT * outputs * block.vectors
+    block_cycles = (
+        max(sum_cycles, result_cycles) + _HIDDEN * min(sum_cycles, result_cycles) + _BLOCK
+    )
+    return block_cycles * math.ceil(blocks / cores)
 
 
 def count_blocks(tiled: Tiled, block: Block) -> tuple[int, int]:
@@ -188,11 +190,11 @@ def _compute_weight_size(tiled: Tiled) -> int:
 
 
 def plan_registers(tiled: Tiled, block: Block) -> Registers:
-    """Return what registers hold for a block. Raises ScheduleError where a line has no parts."""
-    cut = split_into_strips(block.lines, block.rows, tiled.pitch if block.flat else None)
-    if cut is None:
+    """Return the use of registers for a block. Raises ScheduleError where a line has no parts."""
+    strips = split_into_strips(block.lines, block.rows, tiled.pitch if block.flat else None)
+    if strips is None:
         raise ScheduleError(f"no tiles for {block}")
-    return Registers(cut, block.vectors)
+    return Registers(strips, block.vectors)
 
 
 def choose_step_depth(tiled: Tiled) -> int:

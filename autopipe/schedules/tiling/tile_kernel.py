@@ -22,7 +22,7 @@ Example: 2 lines of 14 pixels and 32 columns of a 3x3 convolution, 64 channels a
 by `tiling/tile_pipeline.py`.
 
 Lines of few pixels would leave most rows empty. Flat tiles run over the ends of lines, and over
-what pads them; nobody reads their sums.
+what pads them; their sums are never read.
 """
 
 import math
@@ -84,25 +84,25 @@ class TileKernel:
         return self.registers.vectors * COLUMNS
 
     def configured(self) -> tirx.Stmt:
-        """Return what tells the processor how many rows and bytes each register has."""
-        told = self.registers.configuration(self.step // self.instruction.group * _WORD)
-        words = (told[at : at + _WORD] for at in range(0, len(told), _WORD))
+        """Return the instruction that configures rows and bytes of each tile register."""
+        configuration = self.registers.configuration(self.step // self.instruction.group * _WORD)
+        words = (configuration[at : at + _WORD] for at in range(0, len(configuration), _WORD))
         numbers = (int.from_bytes(word, "little", signed=True) for word in words)
         return tirx.Evaluate(tirx.call_llvm_intrin("void", CONFIGURE, *map(tirx.const, numbers)))
 
     def released(self) -> tirx.Stmt:
-        """Return what leaves the registers to others."""
+        """Return the instruction that releases the tile registers."""
         return tirx.Evaluate(tirx.call_llvm_intrin("void", RELEASE))
 
     def cleared(self) -> Iterator[tirx.Stmt]:
-        """Yield what sets all sums to zero."""
+        """Yield the instructions that set all sums to zero."""
         for strip, vector in self._tiles():
             yield _build_tile_op("tilezero", self.registers.sums(strip, vector))
 
     def products(
         self, given: "OperandPlace", packed: "OperandPlace", at: Sequence[Var]
     ) -> Iterator[list[tirx.Stmt]]:
-        """Yield what each product of a step needs, with what loads tiles; `at` are the loops."""
+        """Yield the instructions of each product of a step, with its loads; `at` are the loops."""
         *outer, inner = at
         for axis, moves in enumerate(self.given):
             given = given.moved(axis, _compute_offset(outer, moves[2:]))
@@ -110,20 +110,22 @@ class TileKernel:
             packed = packed.moved(axis + 1, _compute_offset(outer, moves))
         given = given.moved(-1, inner * self.step)
         packed = packed.moved(-3, inner * (self.step // self.instruction.group))
-        strips, kept = range(len(self.registers.strips)), self.registers.vectors > 1
-        loaded = [self._load_input(given, strip) for strip in strips] if kept else []
+        strips, keeps_input = range(len(self.registers.strips)), self.registers.vectors > 1
+        load_statements = (
+            [self._load_input(given, strip) for strip in strips] if keeps_input else []
+        )
         for vector in range(self.registers.vectors):
             register = self.registers.weights(vector)
-            loaded += self._load_weights(packed.moved(-2, COLUMNS * vector), register)
+            load_statements += self._load_weights(packed.moved(-2, COLUMNS * vector), register)
             for strip in strips:
-                if not kept:
-                    loaded.append(self._load_input(given, strip))
-                added = self.registers.sums(strip, vector), self.registers.given(strip), register
-                yield [*loaded, _build_tile_op(self.instruction.name, *added)]
-                loaded = []
+                if not keeps_input:
+                    load_statements.append(self._load_input(given, strip))
+                operands = self.registers.sums(strip, vector), self.registers.given(strip), register
+                yield [*load_statements, _build_tile_op(self.instruction.name, *operands)]
+                load_statements = []
 
     def _load_weights(self, place: "OperandPlace", register: int) -> Iterator[tirx.Stmt]:
-        """Yield what loads a tile of weights, and brings one near that is read some steps later.
+        """Yield the load of a tile of weights, and prefetches of one that is read steps later.
 
         Packed weights lie in the order of the steps, so it is at the same address and a constant.
         Behind the last step are those of the next strip, and behind all of them none: there a fetch
@@ -136,16 +138,18 @@ class TileKernel:
             later = place.moved(-3, self.ahead * rows + row)
             yield tirx.Evaluate(build_prefetch(later.element()))
 
-    def _load_input(self, given: "OperandPlace", strip: int) -> tirx.Stmt:
-        """Return what loads a tile of the input."""
-        found = self.registers.strips[strip]
+    def _load_input(self, place: "OperandPlace", strip: int) -> tirx.Stmt:
+        """Return the load of a tile of the input."""
+        strip_start = self.registers.strips[strip]
         for axis, moves in enumerate(self.given):
-            given = given.moved(axis, moves[0] * found.line + moves[1] * found.pixel)
-        apart = given.apart([moves[1] for moves in self.given])
-        return _build_tile_op("tileloadd64", self.registers.given(strip), given.address(), apart)
+            place = place.moved(axis, moves[0] * strip_start.line + moves[1] * strip_start.pixel)
+        row_stride = place.apart([moves[1] for moves in self.given])
+        return _build_tile_op(
+            "tileloadd64", self.registers.given(strip), place.address(), row_stride
+        )
 
     def stored(self, sums: Var) -> Iterator[tirx.Stmt]:
-        """Yield what writes all sums to a buffer, one tile of the input below the other."""
+        """Yield the stores of all sums to a buffer, one tile of the input below the other."""
         first, row = OperandPlace(sums, (tirx.const(0), tirx.const(0))), 0
         bytes_ = tirx.const(self.width * _WORD, "int64")
         for at, strip in enumerate(self.registers.strips):
@@ -173,7 +177,7 @@ class OperandPlace:
         return OperandPlace(self.buffer, tuple(indices))
 
     def element(self) -> TensorLoad:
-        """Return what reads it."""
+        """Return the load of the element."""
         return tirx.BufferLoad(self.buffer, list(self.indices))
 
     def address(self) -> Expr:
@@ -200,5 +204,5 @@ def _compute_offset(names: Sequence[Var], moves: Sequence[int]) -> Expr | int:
 
 def _build_tile_op(name: str, *arguments: Expr | int) -> tirx.Stmt:
     """Return an instruction on tiles; arguments that are numbers are registers."""
-    given = [tirx.IntImm("int8", one) if isinstance(one, int) else one for one in arguments]
-    return tirx.Evaluate(tirx.call_llvm_intrin("void", f"llvm.x86.{name}", *given))
+    operands = [tirx.IntImm("int8", one) if isinstance(one, int) else one for one in arguments]
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", f"llvm.x86.{name}", *operands))

@@ -15,7 +15,7 @@ Example: four blocks of 64 rows and 16 columns, whose sums have 4 steps (`tiling
                 for row in range(16):                           # a piece of the block before
                     y[at - 1, 16 * step + row] = rescaled(sums[16 * step + row])
         if at < 4:
-            store(sums[0], 0), store(sums[16], 1), ...          # which nobody needs any more
+            store(sums[0], 0), store(sums[16], 1), ...          # no longer needed
 
 The first turn has products alone, the last one results alone. Where steps are few, pieces are
 between the products of a step as well.
@@ -64,13 +64,13 @@ class TilePipeline:
         cores = self.places.blocks // self.chain
         begin = T.parallel if self.parallel and cores > 1 else T.serial
         reads = [] if self.last is None else [read.source for read in self.last.reads]
-        others = [buffer for buffer in reads if not buffer.same_as(self._total)]
+        output_reads = [buffer for buffer in reads if not buffer.same_as(self._total)]
         with (
             IRBuilder() as builder,
             begin(self._to_index(0), self._to_index(cores)) as core,
             T.sblock(f"{self.packed.found.name}_tiles"),
         ):
-            T.reads(*map(to_full_region, [self._given, self.packed.buffer, *others]))
+            T.reads(*map(to_full_region, [self._given, self.packed.buffer, *output_reads]))
             T.writes(to_full_region(self._total if self.last is None else self.last.body.buffer))
             shape = self.kernel.height, self.kernel.width
             sums = T.sblock_alloc_buffer(shape, str(self._total.ty.dtype), scope="local")
@@ -89,18 +89,20 @@ class TilePipeline:
         return self.packed.sums.reads[1 - self.packed.found.weights].source
 
     def _turn(self, sums: Var, first: Expr, at: Var) -> None:
-        """Write what a core does in a turn; `first` is its first block."""
-        given, packed = self._locate_operands(first + at)
+        """Write one turn of a core; `first` is its first block."""
+        input_place, weight_place = self._locate_operands(first + at)
         T.add_to_parent(self.kernel.configured())
         _emit_statements(self.kernel.cleared())
-        with T.grid(*self.kernel.extents) as found:
-            steps = [found] if isinstance(found, Var) else list(found)
-            each = list(self.kernel.products(given, packed, steps))
-            parts = self._choose_part_count(len(each))
+        with T.grid(*self.kernel.extents) as grid:
+            steps = [grid] if isinstance(grid, Var) else list(grid)
+            products = list(self.kernel.products(input_place, weight_place, steps))
+            parts = self._choose_part_count(len(products))
             for part in range(parts):
-                some = each[part * len(each) // parts : (part + 1) * len(each) // parts]
+                part_products = products[
+                    part * len(products) // parts : (part + 1) * len(products) // parts
+                ]
                 with T.If(at < self.chain), T.Then():
-                    _emit_statements([one for product in some for one in product])
+                    _emit_statements([one for product in part_products for one in product])
                 piece = _linearize_steps(self.kernel.extents, steps) * parts + part
                 self._write_piece(sums, first + at - 1, piece, at, parts)
         with T.If(at < self.chain), T.Then():
@@ -110,9 +112,9 @@ class TilePipeline:
     def _locate_operands(self, block: Expr) -> tuple[OperandPlace, OperandPlace]:
         """Return where the first elements of the input and of the weights of a block are."""
         strip, start = self.places.strip_and_start(block)
-        spatial, reduced = axes_of(self.packed.sums)
+        spatial, reduction_axes = axes_of(self.packed.sums)
         values = [(axis.var, one) for axis, one in zip(spatial, start, strict=True)]
-        values += [(axis.var, self._to_index(0)) for axis in reduced]
+        values += [(axis.var, self._to_index(0)) for axis in reduction_axes]
         read = self.packed.sums.reads[1 - self.packed.found.weights]
         first = tuple(replace_variables(part.min, values) for part in read.region)
         return OperandPlace(read.source, first), self.packed.first(strip, values)
@@ -121,10 +123,10 @@ class TilePipeline:
         """Write a piece of the results of a block, behind one of the `parts` of a step."""
         line, size = self.places.rows, self._size(parts)
         pieces, first = self.places.lines * line // size, piece * size
-        few = pieces < self.kernel.steps * parts
+        has_spare_steps = pieces < self.kernel.steps * parts
         _, start = self.places.strip_and_start(block)
         with (
-            T.If(tirx.all(at > 0, piece < pieces) if few else at > 0),
+            T.If(tirx.all(at > 0, piece < pieces) if has_spare_steps else at > 0),
             T.Then(),
             T.grid(max(1, size // line), min(size, line)) as (lines, rows),
             T.unroll(0, self.kernel.registers.vectors) as strip,
@@ -133,10 +135,10 @@ class TilePipeline:
             inner = first // line + lines, first % line + rows, strip * COLUMNS + lane
             element = sums[inner[0] * self.pitch + inner[1], inner[2]]
             moves = [T.Cast(str(start[-1].ty.dtype), move) for move in inner[-len(start) :]]
-            others = len(start) - len(moves)
-            ends = [one + move for one, move in zip(start[others:], moves, strict=True)]
+            outer_count = len(start) - len(moves)
+            ends = [one + move for one, move in zip(start[outer_count:], moves, strict=True)]
             spatial, _ = axes_of(self.packed.sums)
-            index = zip(spatial, [*start[:others], *ends], strict=True)
+            index = zip(spatial, [*start[:outer_count], *ends], strict=True)
             values = [(axis.var, one) for axis, one in index]
             write_output([self.packed.sums.body], self.last, [element], values)
 
@@ -167,8 +169,8 @@ class TilePipeline:
 
 
 def _emit_statements(statements: Iterable[tirx.Stmt]) -> None:
-    for one in statements:
-        T.add_to_parent(one)
+    for statement in statements:
+        T.add_to_parent(statement)
 
 
 def _linearize_steps(extents: Sequence[int], loops: Sequence[Var]) -> Expr:

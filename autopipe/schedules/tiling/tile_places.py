@@ -102,10 +102,10 @@ class PackedTiles:
         shape = [places.strips, *rest, found.depth // group, places.columns, group]
         kind = axes_of(sums)[0][-1].var.ty.dtype
         extents = [number_of(extent, kind) for extent in shape]
-        packed = tirx.decl_buffer(
+        packed_weights = tirx.decl_buffer(
             extents, weights.ty.dtype, f"{found.name}_packed", layout=weights.ty.layout
         )
-        return cls(places, found, sums, group, packed)
+        return cls(places, found, sums, group, packed_weights)
 
     @property
     def name(self) -> str:

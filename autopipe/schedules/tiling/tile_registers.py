@@ -68,7 +68,7 @@ class Registers:
         return first + vector % (REGISTERS - first)
 
     def configuration(self, width: int) -> bytes:
-        """Return what tells the processor of the registers; `width` is bytes of a row of input.
+        """Return the configuration of the tile registers; `width` is bytes of a row of input.
 
         The layout is that of LDTILECFG in Intel's Software Developer's Manual, volume 2.
         """

@@ -93,8 +93,8 @@ class TransposedBlocks:
             for parallel in write_branches(threads):
                 for fits in write_branches(self._has_whole_blocks()):
                     (self._write_blocks if fits else self._write_elements)(parallel)
-        named = [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._views]
-        return tirx.SeqStmt([*named, builder.get()])
+        views = [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._views]
+        return tirx.SeqStmt([*views, builder.get()])
 
     def _has_whole_blocks(self) -> bool | Expr:
         """Tell whether both sides have a whole block; a condition if that depends on the sizes."""
@@ -128,23 +128,23 @@ class TransposedBlocks:
         self, extents: Sequence[Extent], *, parallel: bool
     ) -> AbstractContextManager[list[Expr]]:
         """Write a loop over several axes, which threads share; yield the index along each."""
-        written, *read = [tensor for tensor, _ in self._views]
-        return job_loop("transposed", extents, self._index, (read, [written]), parallel=parallel)
+        output, *read = [tensor for tensor, _ in self._views]
+        return job_loop("transposed", extents, self._index, (read, [output]), parallel=parallel)
 
     def _write_blocks(self, parallel: bool) -> None:  # noqa: FBT001
         """Write tiles of whole blocks; the last block along a side overlaps the one before."""
         loops, tile = self._loops, self._tile
         rows, columns = loops.extents[-1], loops.extents[self._crossed]
-        others = loops.outside(self._crossed, len(loops.extents) - 1)
+        outer_loops = loops.outside(self._crossed, len(loops.extents) - 1)
         extents = [
-            *(loops.extents[loop] for loop in others),
+            *(loops.extents[loop] for loop in outer_loops),
             parts_of(rows, tile.width * tile.down),
             parts_of(columns, tile.columns * tile.across),
         ]
         with self._write_job_loop(extents, parallel=parallel) as (*outer, row, column):
             grid = T.grid(self._to_index(tile.across), self._to_index(tile.down))
             with grid as (q, p):
-                at = self._place_others(others, outer)
+                at = self._place_others(outer_loops, outer)
                 first = column * tile.across + q
                 at[self._crossed] = T.Bind(self._find_block_start(first, tile.columns, columns))
                 at[-1] = T.Bind(self._find_block_start(row * tile.down + p, tile.width, rows))
@@ -157,11 +157,11 @@ class TransposedBlocks:
         lengths = {loop: side for loop, side in sides.items() if isinstance(side, int)}
         inner = min(lengths, key=lengths.__getitem__, default=last)
         outer = last + self._crossed - inner
-        others = loops.outside(inner, outer)
+        outer_loops = loops.outside(inner, outer)
         length = self._tile.down
-        extents = [*(loops.extents[loop] for loop in others), parts_of(sides[outer], length)]
+        extents = [*(loops.extents[loop] for loop in outer_loops), parts_of(sides[outer], length)]
         with self._write_job_loop(extents, parallel=parallel) as (*index, part):
-            at = self._place_others(others, index)
+            at = self._place_others(outer_loops, index)
             start = part * length
             count = tirx.min(self._to_index(length), self._to_index(sides[outer]) - start)
             loop = T.unroll if lengths.get(inner, math.inf) <= SHORT else T.serial
@@ -177,10 +177,10 @@ class TransposedBlocks:
                     [place],
                 )
 
-    def _place_others(self, others: Sequence[int], index: Sequence[Expr]) -> list[Any]:
+    def _place_others(self, outer_loops: Sequence[int], index: Sequence[Expr]) -> list[Any]:
         """Return the indices of all loops, of which those of the two sides are still to be set."""
         at: list[Any] = [None] * len(self._loops.extents)
-        for loop, value in zip(others, index, strict=True):
+        for loop, value in zip(outer_loops, index, strict=True):
             at[loop] = value
         return at
 
@@ -192,45 +192,45 @@ class TransposedBlocks:
         """Write one block."""
         store, width = self._find_view(self._block.body.buffer), self._tile.width
         start = _compute_offset(self._to_index(0), self._loops.written, at)
-        apart = self._loops.written[self._crossed]
-        transposed = [read for read in self._loops.reads if self._is_crossed_read(read)]
+        column_stride = self._loops.written[self._crossed]
+        crossed_reads = [read for read in self._loops.reads if self._is_crossed_read(read)]
         if self._copies:
-            for h, vector in enumerate(self._load_columns(transposed[0], at)):
-                T.buffer_store(store, vector, [tirx.Ramp(start + h * apart, 1, width)])
+            for h, vector in enumerate(self._load_columns(crossed_reads[0], at)):
+                T.buffer_store(store, vector, [tirx.Ramp(start + h * column_stride, 1, width)])
             return
-        held = self._transpose_reads(transposed, at)
+        transposed_operands = self._transpose_reads(crossed_reads, at)
         for h in range(self._tile.columns):
             with T.vectorized(self._to_index(0), self._to_index(width)) as lane:
-                here = [*at[:-1], at[-1] + lane]
-                here[self._crossed] = at[self._crossed] + h
-                value = self._compute_element(held, h * width + lane, here)
-                T.buffer_store(store, value, [start + h * apart + lane])
+                index = [*at[:-1], at[-1] + lane]
+                index[self._crossed] = at[self._crossed] + h
+                value = self._compute_element(transposed_operands, h * width + lane, index)
+                T.buffer_store(store, value, [start + h * column_stride + lane])
 
     def _transpose_reads(
-        self, transposed: Sequence[StridedRead], at: Sequence[Expr]
+        self, crossed_reads: Sequence[StridedRead], at: Sequence[Expr]
     ) -> list[_Held]:
         """Transpose what is read, and keep it where later passes make registers of it."""
-        held: list[_Held] = []
-        for read in transposed:
-            if any(structural_equal(read.load, one) for one, _ in held):
+        operands: list[_Held] = []
+        for read in crossed_reads:
+            if any(structural_equal(read.load, one) for one, _ in operands):
                 continue
             size, dtype = self._tile.columns * self._tile.width, str(read.load.source.dtype)
             room = T.sblock_alloc_buffer((size,), dtype, scope="local")
-            held.append((read.load, room))
+            operands.append((read.load, room))
             for h, vector in enumerate(self._load_columns(read, at)):
                 place = self._to_index(h * self._tile.width)
                 T.buffer_store(room, vector, [tirx.Ramp(place, 1, self._tile.width)])
-        return held
+        return operands
 
-    def _compute_element(self, held: Sequence[_Held], lane: Expr, at: Sequence[Expr]) -> Expr:
+    def _compute_element(self, operands: Sequence[_Held], lane: Expr, at: Sequence[Expr]) -> Expr:
         """Return an element of the output; `lane` is its place in a transposed block."""
 
-        def load(one: TensorLoad) -> Expr:
-            for known, room in held:
-                if structural_equal(known, one):
+        def load(load: TensorLoad) -> Expr:
+            for operand, room in operands:
+                if structural_equal(operand, load):
                     return room[lane]
-            read = next(read for read in self._loops.reads if read.load.same_as(one))
-            return self._find_view(one.source)[
+            read = next(read for read in self._loops.reads if read.load.same_as(load))
+            return self._find_view(load.source)[
                 _compute_offset(self._to_index(read.base), read.strides, at)
             ]
 
@@ -242,12 +242,12 @@ class TransposedBlocks:
     def _load_columns(self, read: StridedRead, at: Sequence[Expr]) -> list[Expr]:
         """Read a block in rows and return its columns, as vectors."""
         group, width = self._tile.columns, self._tile.width
-        view, apart = self._find_view(read.load.source), read.strides[-1]
+        view, row_stride = self._find_view(read.load.source), read.strides[-1]
         start = T.Bind(_compute_offset(self._to_index(read.base), read.strides, at))
         vectors = []
         for h in range(group):
             parts = [
-                view[tirx.Ramp(start + (g * group + h) * apart, 1, group)]
+                view[tirx.Ramp(start + (g * group + h) * row_stride, 1, group)]
                 for g in range(width // group)
             ]
             vectors.append(T.Bind(_concatenate_vectors(parts)))
@@ -277,10 +277,10 @@ def _concatenate_vectors(parts: Sequence[Expr]) -> Expr:
     return tirx.Shuffle(list(parts), [tirx.const(i, "int32") for i in range(lanes)])
 
 
-def _interleave_vectors(one: Expr, other: Expr, group: int, width: int, *, upper: bool) -> Expr:
+def _interleave_vectors(first: Expr, second: Expr, group: int, width: int, *, upper: bool) -> Expr:
     """Return two vectors lane by lane, the lower halves of their groups or the upper ones."""
     lanes = []
     for start in range(0, width, group):
         for lane in range(start, start + group // 2):
             lanes += [lane + upper * group // 2, width + lane + upper * group // 2]
-    return tirx.Shuffle([one, other], [tirx.const(i, "int32") for i in lanes])
+    return tirx.Shuffle([first, second], [tirx.const(i, "int32") for i in lanes])

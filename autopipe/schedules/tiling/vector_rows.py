@@ -74,15 +74,17 @@ class VectorRows:
         self, lengths: Sequence[Extent], *, parallel: bool
     ) -> Iterator[list[Expr]]:
         """Write loops over the first axes, which threads share until they are enough."""
-        shared = 0
-        while shared < len(lengths) and math.prod(self.movement.extents[:shared]) < JOBS:
-            shared += 1
+        shared_count = 0
+        while (
+            shared_count < len(lengths) and math.prod(self.movement.extents[:shared_count]) < JOBS
+        ):
+            shared_count += 1
         name, read = self.block.name_hint, [one.source for one in loads_of(self.block.body.value)]
-        used = read, [self.block.body.buffer]
-        jobs = job_loop(name, lengths[:shared], self._dtype, used, parallel=parallel)
+        buffers = read, [self.block.body.buffer]
+        jobs = job_loop(name, lengths[:shared_count], self._dtype, buffers, parallel=parallel)
         with ExitStack() as loops:
             index = loops.enter_context(jobs)
-            inner = [T.serial(self._to_index(0), self._to_index(n)) for n in lengths[shared:]]
+            inner = [T.serial(self._to_index(0), self._to_index(n)) for n in lengths[shared_count:]]
             yield [*index, *map(loops.enter_context, inner)]
 
     def _write_store(self, index: Sequence[Expr]) -> None:

@@ -108,8 +108,8 @@ class OpenWindows:
         *outer, length, breadth = lengths_of(self.block)
         counts = [*outer, parts_of(breadth, self.columns), parts_of(length, rows)]
         number, name = self.number, f"{self.block.name_hint}_tile"
-        used = self.sources(), [(self.last or self.block).body.buffer]
-        jobs = job_loop(name, counts[: self.shared], self.index_dtype, used, parallel=parallel)
+        buffers = self.sources(), [(self.last or self.block).body.buffer]
+        jobs = job_loop(name, counts[: self.shared], self.index_dtype, buffers, parallel=parallel)
         with ExitStack() as loops:
             index = loops.enter_context(jobs)
             dtype = str(self.block.body.buffer.ty.dtype)
@@ -134,10 +134,13 @@ class OpenWindows:
 
     def sources(self) -> list[Any]:
         """Return the buffers that a tile reads, each once."""
-        made = [self.block.body.buffer, *([self.before.body.buffer] if self.before else [])]
+        own_buffers = [
+            self.block.body.buffer,
+            *([self.before.body.buffer] if self.before else []),
+        ]
         blocks = [block for block in (self.before, self.block, self.last) if block is not None]
         read = [load.source for block in blocks for load in loads_of(block.body.value)]
-        return remove_duplicates([source for source in read if not is_among(source, made)])
+        return remove_duplicates([source for source in read if not is_among(source, own_buffers)])
 
     def number(self, value: Extent) -> Expr:
         """Return a number of the dtype of the indices."""
@@ -199,19 +202,19 @@ class OutputTile:
         """Write the outputs."""
         stores = [self.nest.block.body]
         for row, column in self._write_element_loops(self.rows):
-            done, values = [self.sums[row, column]], self._list_axis_values({}, row, column)
-            write_output(stores, self.nest.last, done, values)
+            results, values = [self.sums[row, column]], self._list_axis_values({}, row, column)
+            write_output(stores, self.nest.last, results, values)
 
     def _line(self) -> Any:  # noqa: ANN401 - tvm
         """Return a buffer for a row of the input, or None where it serves one output only."""
         windows, data = self.nest.windows, self._find_input_load()
         row = self.nest.variables(spatial=True)[-PAIR]
-        touched = (self.rows - 1) * windows.stride + windows.reach
-        if sum(count_occurrences(index, row) for index in data.indices) != 1 or touched <= 1:
+        line_length = (self.rows - 1) * windows.stride + windows.reach
+        if sum(count_occurrences(index, row) for index in data.indices) != 1 or line_length <= 1:
             return None
-        if touched > self.rows * windows.taps_across:  # some elements are in no window
+        if line_length > self.rows * windows.taps_across:  # some elements are in no window
             return None
-        shape = (touched, self.nest.columns)
+        shape = (line_length, self.nest.columns)
         return T.sblock_alloc_buffer(shape, str(data.source.ty.dtype), scope="local")
 
     def _read(self, line: Any, steps: dict[int, Expr]) -> None:  # noqa: ANN401 - tvm
@@ -254,11 +257,11 @@ class OutputTile:
         part = next(
             part for part in self._find_input_load().indices if count_occurrences(part, variable)
         )
-        here, first = (
+        position, first = (
             replace_variables(part, self._list_axis_values(at, place, zero))
             for at, place in ((steps, row), (at_start, zero))
         )
-        return Analyzer().simplify(here - first)
+        return Analyzer().simplify(position - first)
 
     def _find_input_load(self) -> TensorLoad:
         """Return the load of the input. Raises ScheduleError if there are several."""
@@ -280,13 +283,13 @@ class OutputTile:
 
     def _load_element(self, data: TensorLoad, index: Sequence[Expr]) -> Expr:
         """Return an element of the input, computed in place where a block prepares it."""
-        prepared = self.nest.before
-        if prepared is None:
+        producer = self.nest.before
+        if producer is None:
             return data.source[tuple(index)]
-        axes = [axis.var for axis in prepared.iter_vars]
-        if not all(at.same_as(axis) for at, axis in zip(prepared.body.indices, axes, strict=True)):
+        axes = [axis.var for axis in producer.iter_vars]
+        if not all(at.same_as(axis) for at, axis in zip(producer.body.indices, axes, strict=True)):
             raise ScheduleError("the input is moved")
-        return replace_variables(prepared.body.value, list(zip(axes, index, strict=True)))
+        return replace_variables(producer.body.value, list(zip(axes, index, strict=True)))
 
     def _list_axis_values(self, steps: dict[int, Expr], row: Expr, column: Expr) -> Values:
         """Return the values of the axes of the reduction."""
