@@ -54,11 +54,11 @@ Tiled = tuple[Nest, Copy | None]
 
 
 def build_tile_loops(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
-    """Return the loop over all tiles, in parallel where that pays, by a condition on dynamic shapes.
+    """Return the loop over all tiles, in parallel where that pays: a condition for dynamic shapes.
 
-    With dynamic shapes there may be no whole tile: then the next of `tiled` is taken, and the last one
-    always fits. Raises ScheduleError if what follows the sum reads it at another index than it
-    writes.
+    With dynamic shapes there may be no whole tile: then the next of `tiled` is taken, and the last
+    one always fits. Raises ScheduleError if a block behind the sum reads it at another index than
+    it writes.
     """
     with IRBuilder() as builder:
         for spread in write_branches(parallel):

@@ -86,8 +86,8 @@ class Padding:
     def line(self) -> int:
         """Position of the axis where a line begins: the last axis that has a border, or is open.
 
-        A line over several axes of which an inner one is open cannot be written in vectors: the place
-        of a vector in it takes a division by a dynamic extent.
+        A line over several axes with a dynamic inner one cannot be written in vectors: the place of
+        a vector in it takes a division by a dynamic extent.
         """
         axes = zip(self.inside, self.extents, strict=True)
         ends = (b is not None or not isinstance(n, int) for b, n in axes)
