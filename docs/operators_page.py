@@ -15,8 +15,8 @@ What can be imported. `make gen` writes this page from the records of
 the tests of the onnx package, and [the guide](../guides/extending.md#an-onnx-operator) how to add
 one.
 
-*Opset* is the newest definition that is followed, from opset 7 on. *Imported by* is who makes Relax
-of it: a converter of TVM's or ours, its *body* of simpler operators, or a clean-up
+*Opset* is the newest definition that is followed, from opset 7 on. *Imported by* names the rule
+that makes Relax of it: a converter of TVM's or ours, its *body* of simpler operators, or a clean-up
 [pass](passes.md) that replaces it. *Dynamic shapes* has a rule where the operator needs one of its
 own; all others take the sizes as they come.
 
