@@ -30,6 +30,10 @@ from autopipe.processes.start import fork_process, open_parent_link, read_parent
 
 MEANWHILE: Final = "imported_meanwhile"
 
+_COLLECTION_THRESHOLDS: Final = (50_000, 20, 20)
+"""Thresholds of garbage collection in a child: a graph of 10,000 nodes is a million live objects
+without cycles, which Python's thresholds of (700, 10, 10) visit again and again."""
+
 _groups: set[int] = set()
 """Process groups of running children, for the signal handler `_kill_groups`."""
 
@@ -89,6 +93,7 @@ def _import_modules(names: Sequence[str]) -> None:
 def _run_child(link: Link, call: dict[str, Any]) -> None:
     """Answer the call in the child, without the zygote's signal handler."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.set_threshold(*_COLLECTION_THRESHOLDS)
     link.send({"pid": os.getpid()})
     link.write(_answer_call(link, call))
     sys.stdout.flush()

@@ -118,6 +118,8 @@ def list_function_calls(function: relax.Function) -> list[relax.Call]:
 
 def sort_callers_first(functions: Mapping[str, relax.Function], first: str) -> list[str]:
     """List the functions that are reachable from one, each before its callees."""
+    if functions.keys() == {first}:
+        return [first]
     visited: dict[str, None] = {}
 
     def visit(name: str) -> None:

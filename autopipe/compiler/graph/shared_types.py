@@ -24,10 +24,15 @@ _Find = Callable[[Any], Any]
 def share_types(module: tvm.IRModule) -> tvm.IRModule:
     """Share equal types and attributes among the variables and calls of a module."""
     objects_by_hash: dict[int, Any] = {}
+    results: dict[int, tuple[Any, Any]] = {}  # by address; the candidate is kept alive for it
 
     def find(candidate: Any) -> Any:  # noqa: ANN401 - of any class
+        if (known := results.get(address := candidate.__chandle__())) is not None:
+            return known[1]
         first = objects_by_hash.setdefault(tvm_ffi.structural_hash(candidate), candidate)
-        return first if tvm_ffi.structural_equal(first, candidate) else candidate
+        first = first if tvm_ffi.structural_equal(first, candidate) else candidate
+        results[address] = candidate, first
+        return first
 
     graph = graph_functions(module)
     if not graph:

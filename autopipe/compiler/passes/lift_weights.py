@@ -14,6 +14,7 @@ def lift_weights(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
     """Split a module in two: `main` without the work on weights, and a module with only that work.
 
     The first `num_input` parameters of `main` (an attribute of it) are inputs, the rest weights.
+    Bindings are canonical: an alias of a value would remain.
     """
     module = hoist_weight_work(module)
     if len(graph_functions(module)) == 1:
@@ -44,7 +45,7 @@ def _lift_at_once(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
     """
     entry, functions = module.get_global_var("main"), dict(module.functions_items())
     main, transforming = split_transform(functions[entry])
-    remaining_module = transform.CanonicalizeBindings()(tvm.IRModule({**functions, entry: main}))
+    remaining_module = tvm.IRModule({**functions, entry: main})
     remaining_module = transform.DeadCodeElimination(["main"])(remaining_module)
     work_functions = {
         var: functions[var]

@@ -53,7 +53,7 @@ def test_modules_equal_those_of_tvm(monkeypatch, body, is_split):
 
 
 def test_padded_model(monkeypatch):
-    module = graphs.convolution()
+    module = tvm.relax.transform.CanonicalizeBindings()(graphs.convolution())
     entry = module.get_global_var("main")
     module.update_func(entry, module[entry].with_attr("num_input", 1))
     made = lifting.lift_weights(module)
