@@ -26,5 +26,5 @@ class Conditions:
         return cls(tvm_target, HardwareParams.of(tvm_target, hardware_facts), fast_algorithms)  # type: ignore[arg-type]
 
     def within(self, weights: int) -> "Conditions":
-        """Return the conditions inside of a model that reads so many bytes of weights in a run."""
+        """Return the conditions inside a model that reads `weights` bytes of weights in a run."""
         return replace(self, hardware=replace(self.hardware, weights=weights))

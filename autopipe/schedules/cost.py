@@ -99,8 +99,8 @@ def copy_ns(copied_bytes: float, hardware: HardwareParams) -> float:
     Inside a model, and where the second-level cache is too small, the rate is the same for all
     processors.
     """
-    near = not hardware.in_model and copied_bytes <= hardware.l2
-    return copied_bytes / (hardware.machine.copy_bytes_per_ns if near else _COPIED_IN_MODEL)
+    is_cached = not hardware.in_model and copied_bytes <= hardware.l2
+    return copied_bytes / (hardware.machine.copy_bytes_per_ns if is_cached else _COPIED_IN_MODEL)
 
 
 def lower_bound_ns(flops: float, traffic: float, bits: int, hardware: HardwareParams) -> float:

@@ -77,16 +77,16 @@ def estimate_element_effort(
     less where neighbours load the same element, 0 for gathers and large strides.
     """
     calls = find_nodes(value, Call)
-    different = remove_repeated_loads([load for load, _ in loads])
-    shares = [next(share for one, share in loads if one.same_as(load)) for load in different]
+    unique_loads = remove_repeated_loads([load for load, _ in loads])
+    shares = [next(share for one, share in loads if one.same_as(load)) for load in unique_loads]
     traffic = bits / 8
     traffic += sum(
         share * element_bits(load.source.dtype) / 8
-        for share, load in zip(shares, different, strict=True)
+        for share, load in zip(shares, unique_loads, strict=True)
     )
     gather_ns = _GATHERED * shares.count(0)
-    rests = find_nodes(value, tvm.tirx.Mod)
-    remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in rests)
+    modulo_nodes = find_nodes(value, tvm.tirx.Mod)
+    remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in modulo_nodes)
     return Effort(traffic, gather_ns + remainders + sum(map(_estimate_one_call_ns, calls)))
 
 

@@ -51,11 +51,11 @@ def hoist_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
         statements += _split_statement(statement, buffers)
     if len(buffers) == len(root.alloc_buffers):
         return function
-    new = SBlock(
+    new_root = SBlock(
         [], root.reads, root.writes, root.name_hint, tirx.SeqStmt(statements),
         alloc_buffers=buffers, annotations=root.annotations,
     )  # fmt: skip
-    root_realize = SBlockRealize([], True, new)  # noqa: FBT003 - TVM's signature
+    root_realize = SBlockRealize([], True, new_root)  # noqa: FBT003 - TVM's signature
     return tirx.PrimFunc(function.params, root_realize, function.ret_type, function.attrs)
 
 
@@ -107,8 +107,8 @@ def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     allowed_variables = [*(axis.var for axis in axes), *tensors]
     if not all(any(variable.same_as(one) for one in allowed_variables) for variable in variables):
         return None
-    inside = all(_is_in_bounds(load, axes) for load in loads_of(call))
-    return tuple(axes) if inside else None
+    is_in_bounds = all(_is_in_bounds(load, axes) for load in loads_of(call))
+    return tuple(axes) if is_in_bounds else None
 
 
 def _is_in_bounds(load: TensorLoad, axes: Sequence[Any]) -> bool:

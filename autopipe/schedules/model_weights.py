@@ -16,15 +16,15 @@ from autopipe.schedules.engines import default
 class ModelWeights:
     """Transformed weights of a model; `pack` converts them to the layouts of its schedules."""
 
-    def __init__(self, imported: Path, optimized: Path, cores: int) -> None:
+    def __init__(self, import_folder: Path, optimize_folder: Path, cores: int) -> None:
         """Transform the weights of *import* by the transformation of *optimize*."""
         shorten_spin()
         self._threads = KernelThreads(cores)
         self._host = make_host_target(cores)
-        self.imported = module_io.load_weights(imported / "weights.safetensors")
+        self.imported = module_io.load_weights(import_folder / "weights.safetensors")
         """The weights of the model, by name."""
-        names = ImportedModel.read(imported).weights
-        transform = module_io.load_module(optimized / "transform.json")
+        names = ImportedModel.read(import_folder).weights
+        transform = module_io.load_module(optimize_folder / "transform.json")
         self._shared = self._evaluate_on_threads(transform, [self.imported[name] for name in names])
 
     def pack(self, packing: tvm.IRModule) -> list[np.ndarray]:

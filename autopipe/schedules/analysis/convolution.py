@@ -112,19 +112,19 @@ def _find_padding_dilation(
     None if these are not the blocks that TOPI writes for such a convolution.
     """
     padded_image, data, kernel = total.reads[0].source, pad.reads[0].source, total.reads[1].source
-    before = [_read_offset(index.min) for index in pad.reads[0].region]
-    sizes = zip(padded_image.shape, data.shape, before, strict=True)
+    offsets = [_read_offset(index.min) for index in pad.reads[0].region]
+    sizes = zip(padded_image.shape, data.shape, offsets, strict=True)
     ends = [Analyzer().simplify(whole - part - start) for whole, part, start in sizes]
-    sides = zip(padded_image.shape[1:-1], total.writes[0].source.shape[1:-1], strict=True)
-    reach = [Analyzer().simplify(whole - out) for whole, out in sides]
-    if not all(isinstance(number, IntImm) for number in (*ends, *reach)):
+    extents = zip(padded_image.shape[1:-1], total.writes[0].source.shape[1:-1], strict=True)
+    kernel_spans = [Analyzer().simplify(whole - out) for whole, out in extents]
+    if not all(isinstance(number, IntImm) for number in (*ends, *kernel_spans)):
         return None
-    taps = zip(reach, kernel.shape[:-2], strict=True)
+    taps = zip(kernel_spans, kernel.shape[:-2], strict=True)
     dilation = tuple(int(far) // (int(n) - 1) if int(n) > 1 else 1 for far, n in taps)
     if min(dilation) < 1:
         return None
     x, w = (te.placeholder(buffer.shape, buffer.dtype) for buffer in (data, kernel))
-    padding = [*before[1:-1], *map(int, ends[1:-1])]
+    padding = [*offsets[1:-1], *map(int, ends[1:-1])]
     try:
         y = topi.nn.conv(x, w, 1, padding, list(dilation), 1, *_LAYOUTS[len(x.shape)])
     except (RuntimeError, ValueError):
@@ -132,11 +132,11 @@ def _find_padding_dilation(
     function = te.create_prim_func([x, w, y], index_dtype_override=str(data.shape[0].ty.dtype))
     sch = make_schedule(tvm.IRModule({"main": function}))
     topi_blocks = map(sch.get, sch.get_child_blocks(sch.get_sblock("root")))
-    alike = [
+    is_equal = [
         tvm_ffi.structural_equal(ours, theirs, map_free_vars=True)
         for ours, theirs in zip((pad, total), topi_blocks, strict=True)
     ]
-    return (tuple(before[1:-1]), dilation) if all(alike) else None
+    return (tuple(offsets[1:-1]), dilation) if all(is_equal) else None
 
 
 def _read_offset(index: Any) -> int:  # noqa: ANN401 - an expression

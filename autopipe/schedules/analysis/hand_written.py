@@ -83,13 +83,13 @@ def describe_nest(loop: For) -> HandNest | None:
     for inner in loops:
         analyzer.bind(inner.loop_var, tvm.ir.Range.from_min_extent(inner.min, inner.extent))
     stores = find_nodes(loop, BufferStore)
-    plain = _is_plain(loop.body)
-    parallel = loop.kind == ForKind.PARALLEL
+    is_plain = _is_plain(loop.body)
+    is_parallel = loop.kind == ForKind.PARALLEL
     return HandNest(
         loop=loop, extent=int(loop.extent), work=_estimate_work(loop),
-        independent=parallel or (plain and _is_partitioned(loop, stores, analyzer)),
-        carried=plain and any(_is_loop_carried(one) for one in loops if not one.same_as(loop)),
-        beside=plain
+        independent=is_parallel or (is_plain and _is_partitioned(loop, stores, analyzer)),
+        carried=is_plain and any(_is_loop_carried(one) for one in loops if not one.same_as(loop)),
+        beside=is_plain
         and all(
             _find_step_stride(a, loop.loop_var, analyzer) in {0, 1} for a in _list_accesses(stores)
         ),

@@ -69,13 +69,13 @@ def _find_element(reducer: Reducer, position: int) -> Expr | None:
     """Return the operand of a step that is not the result itself, or None."""
     value = reducer.values[position]
     if isinstance(value, tirx.Select):
-        sides = [value.true_value, value.false_value]
+        operands = [value.true_value, value.false_value]
     elif isinstance(value, _PLAIN):
-        sides = [value.a, value.b]
+        operands = [value.a, value.b]
     else:
         return None
-    is_own_result = [_is_result(side, reducer, position) for side in sides]
-    element = sides[is_own_result.index(False)] if is_own_result.count(True) == 1 else None
+    is_own_result = [_is_result(side, reducer, position) for side in operands]
+    element = operands[is_own_result.index(False)] if is_own_result.count(True) == 1 else None
     if element is None or any(reducer.place(load) is not None for load in loads_of(element)):
         return None
     return element

@@ -27,11 +27,11 @@ def inline_cheap_blocks(sch: Schedule) -> None:
     """Inline blocks that are cheap to recompute in each consumer."""
     for rv in blocks_of(sch):
         block, consumers = sch.get(rv), sch.get_consumers(rv)
-        alike = all(
+        is_elementwise = all(
             count_iterations(sch.get(consumer)) == count_iterations(block) for consumer in consumers
         )
-        cheap = alike and (len(consumers) == 1 or not _has_call(block))
-        if consumers and (is_copy(block) or (is_spatial(block) and cheap)):
+        is_cheap = is_elementwise and (len(consumers) == 1 or not _has_call(block))
+        if consumers and (is_copy(block) or (is_spatial(block) and is_cheap)):
             sch.compute_inline(rv)
     for rv in blocks_of(sch):
         simplify_block(sch, rv)
@@ -41,8 +41,8 @@ def has_one_result(sch: Schedule) -> bool:
     """Tell whether the last block writes the only output of the function."""
     params = sch.mod["main"].params
     results = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
-    leaves = [any(source.same_as(param) for param in params) for source in results]
-    return leaves[-1:] == [True] and not any(leaves[:-1])
+    is_output = [any(source.same_as(param) for param in params) for source in results]
+    return is_output[-1:] == [True] and not any(is_output[:-1])
 
 
 def is_in_memory_order(block: SBlock) -> bool:

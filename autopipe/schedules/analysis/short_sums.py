@@ -64,8 +64,8 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
     spatial, reduction_axes = axes_of(block)
     weights = _find_weights(block, spatial[-1].var, reduction_axes[-1].var)
     extents = extents_of(block)
-    alike = all(extents_of(other) == extents for other in after[-1:])
-    if weights is None or not alike or len(spatial) < _PLANE:
+    is_elementwise = all(extents_of(other) == extents for other in after[-1:])
+    if weights is None or not is_elementwise or len(spatial) < _PLANE:
         return None
     operand, axes = weights
     return ShortSum(

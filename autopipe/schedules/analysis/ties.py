@@ -133,12 +133,12 @@ def _is_ascending(position: Expr, start: Expr, steps: Sequence[tuple[Any, Any]])
     factors = list(detect_linear_equation(position, [var for var, _ in steps]))[:-1]
     if not factors or not all(isinstance(factor, tirx.IntImm) for factor in factors):
         return False
-    most = 0
+    maximum = 0
     extents = [extent_of(one.extent) for _, one in steps]
     for factor, extent in zip(map(int, reversed(factors)), reversed(extents), strict=True):
-        if not isinstance(extent, int) or (extent > 1 and factor <= most):
+        if not isinstance(extent, int) or (extent > 1 and factor <= maximum):
             return False
-        most += factor * (extent - 1)
+        maximum += factor * (extent - 1)
     return isinstance(start, tirx.IntImm) and analyzer.const_int_bound(position).min_value > int(
         start
     )
@@ -159,9 +159,9 @@ def _widen_to_one_type(
         return next(wide_variables, value) if str(value.ty.dtype) == dtype else value
 
     position = tvm_ffi.structural_map(position, (tirx.Cast, cast))
-    usual = [(var, other) for var, other in wide if str(var.ty.dtype) == dtype]
+    same_dtype_variables = [(var, other) for var, other in wide if str(var.ty.dtype) == dtype]
     ranges = [
         (other, Range(*(part.astype(dtype) for part in (one.min, one.min + one.extent))))
         for (_, other), (_, one) in zip(wide, steps, strict=True)
     ]
-    return replace_variables(position, usual), ranges
+    return replace_variables(position, same_dtype_variables), ranges

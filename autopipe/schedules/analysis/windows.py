@@ -128,8 +128,8 @@ def match_windows(sch: Schedule) -> Windows | None:
         return None
     block, before, after = blocks[sums[0]], blocks[: sums[0]], blocks[sums[0] + 1 :]
     extents = extents_of(block)
-    alike = all(extents_of(other) == extents for other in after)
-    operands = _match_operands(block) if alike and extents else None
+    is_elementwise = all(extents_of(other) == extents for other in after)
+    operands = _match_operands(block) if is_elementwise and extents else None
     if operands is None:
         return None
     data, weights = operands

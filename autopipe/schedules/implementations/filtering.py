@@ -162,15 +162,18 @@ def _build_patches(
     def element(p: Any, i: Any, j: Any, c: Any) -> Any:  # noqa: ANN401 - indices
         image, row, column = tiling.origin(p)
         y, x = row + i * row_step - top, column + j * column_step - left
-        tests, before = [y >= 0, y < height, x >= 0, x < width], [image]
+        conditions, outer_indices = [y >= 0, y < height, x >= 0, x < width], [image]
         if slices is not None:
             z = image % slices.results + c // channels * slices.apart - slices.front
-            tests, before = [z >= 0, z < data.shape[1], *tests], [image // slices.results, z]
+            conditions, outer_indices = (
+                [z >= 0, z < data.shape[1], *conditions],
+                [image // slices.results, z],
+            )
             c %= channels
         if tiling.fills:
-            tests = [p < tiling.count, *tests]
-        inside = tirx.all(*tests)
-        return tirx.if_then_else(inside, data[(*before, y, x, c)], tirx.const(0, data.dtype))
+            conditions = [p < tiling.count, *conditions]
+        inside = tirx.all(*conditions)
+        return tirx.if_then_else(inside, data[(*outer_indices, y, x, c)], tirx.const(0, data.dtype))
 
     inputs = channels * slices.taps if slices else channels
     return te.compute((tiling.padded, side, side, inputs), element, name="winograd_patch")
@@ -204,11 +207,11 @@ def _transform_kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
             [_select_value([row[k] for row in matrices.kernel], axis) for k in range(KERNEL)]
             for axis in (i, j)
         )
-        before, place = [], channel
+        outer_indices, place = [], channel
         if len(kernel.shape) > _IMAGE:
-            before, place = [channel // kernel.shape[-2]], channel % kernel.shape[-2]
+            outer_indices, place = [channel // kernel.shape[-2]], channel % kernel.shape[-2]
         return sum(
-            ys[k] * xs[m] * kernel[(*before, k, m, place, c)]
+            ys[k] * xs[m] * kernel[(*outer_indices, k, m, place, c)]
             for k in range(KERNEL)
             for m in range(KERNEL)
         )

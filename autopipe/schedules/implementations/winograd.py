@@ -158,10 +158,10 @@ def _build_body(convolution: Convolution, tiling: Tiling) -> SBlockRealize:
         index_dtype_override=str(convolution.data.shape[0].ty.dtype),
     )
     placeholders, tiles = function.params[:2], function.params[2]
-    ours = dict(zip(placeholders, (convolution.data, convolution.kernel), strict=True))
+    parameters = dict(zip(placeholders, (convolution.data, convolution.kernel), strict=True))
     stages = function.body.block
     nests = [
-        *_replace_variables(stages.body, ours),
+        *_replace_variables(stages.body, parameters),
         _build_output_loops(convolution, tiles, tiling),
     ]
     buffers = [*stages.alloc_buffers, tiles]

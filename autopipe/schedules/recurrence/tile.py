@@ -102,25 +102,25 @@ class UnitTile:
     def _write_gate_sums(self, group: int, gate_sums: tvm.ir.Var) -> None:
         """Write the sums of some gates, in registers, and store them to `gate_sums`."""
         run, copy, knobs = self.run, self.copy, self.run.knobs
-        which = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
+        gates = [copy.phase.gates[group * copy.gates + at] for at in range(copy.gates)]
         shape = (knobs.rows, copy.gates, knobs.width)
         dtype = "int32" if run.tensors.form.rounded else run.tensors.form.dtype
         sums = T.sblock_alloc_buffer(shape, dtype, scope="local")
         if not run.tensors.form.idle:
-            self._prefetch_inputs(which)
+            self._prefetch_inputs(gates)
         for at in range(copy.gates):
             for row, lane in self._write_element_loops():
                 T.buffer_store(sums, tirx.const(0, dtype), [row, make_index(at), lane])
         if not run.tensors.form.idle:
             self._accumulate_gates(group, sums)
-        for at, gate in enumerate(which):
+        for at, gate in enumerate(gates):
             for row, lane in self._write_element_loops():
                 scope = self._build_unit(row, lane, {}, self.written)
                 total = sums[row, make_index(at), lane]
                 if run.tensors.form.rounded:
-                    heard = run.states[SPAN], run.states[BYTE_SUMS][self.row + row]
+                    quantization = run.states[SPAN], run.states[BYTE_SUMS][self.row + row]
                     column = run.tensors.counts(run.place.direction, gate, scope.unit)
-                    total = dequantize_products(total, heard, column)
+                    total = dequantize_products(total, quantization, column)
                 place = [make_index(group * copy.gates + at), row, lane]
                 T.buffer_store(gate_sums, scope.start(copy.phase, gate) + total, place)
 
