@@ -24,6 +24,7 @@ from autopipe.environment.toolchain import describe_toolchain
 from autopipe.errors import SetupError, TargetError
 from autopipe.extensions import list_distributions, read_template_versions
 from autopipe.formats import FORMATS
+from autopipe.host.distributions import find_installed_version
 from autopipe.libraries import list_versions
 from autopipe.store import files
 from autopipe.store.canonical import digest_json, seal_document, unseal_document
@@ -138,7 +139,7 @@ def _resolve_arch(target: Target) -> dict[str, object]:
 
 def find_version(package: str) -> str:
     """Return the version of an installed package. Raises SetupError."""
-    version = _version(package)
+    version = find_installed_version(package)
     if version is None:
         raise SetupError(f"{package} is not installed; pip install '{find_requirement(package)}'")
     return version
@@ -199,18 +200,21 @@ def _read_cpu_info() -> dict[str, str]:
 
 @cache
 def _list_reference_versions() -> dict[str, object]:
-    return {"onnx": _version("onnx"), "onnxruntime": _version("onnxruntime")}
+    return {
+        "onnx": find_installed_version("onnx"),
+        "onnxruntime": find_installed_version("onnxruntime"),
+    }
 
 
 @cache
 def _list_frontend_versions() -> dict[str, object]:
     readers = (package for one in FORMATS.values() for package in one.packages)
-    return {name: _version(name) for name in (*readers, "numpy")}
+    return {name: find_installed_version(name) for name in (*readers, "numpy")}
 
 
 @cache
 def _list_package_versions() -> dict[str, object]:
-    return {name: _version(name) for name in ("autopipe", "numpy", "safetensors")}
+    return {name: find_installed_version(name) for name in ("autopipe", "numpy", "safetensors")}
 
 
 _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
@@ -221,14 +225,6 @@ _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
     Facet.EXTENSIONS: lambda: dict(list_distributions()),
     Facet.TEMPLATES: lambda: {**TEMPLATE_VERSIONS, **read_template_versions()},
 }
-
-
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _find_memo_path(store: Store) -> Path:

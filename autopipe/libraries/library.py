@@ -8,11 +8,11 @@ information of a task leave the choice to measurements.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from autopipe.errors import SetupError
+from autopipe.host.distributions import find_installed_version
 
 Shape = tuple[int | None, ...]
 """Sizes of a tensor; None fits any."""
@@ -107,7 +107,7 @@ class Library:
 
     def version(self) -> str | None:
         """Return the installed version, or None."""
-        return _find_installed_version(self.distribution) if self.distribution else None
+        return find_installed_version(self.distribution) if self.distribution else None
 
     def missing(self) -> str:
         """Format the message that it is not installed, with the remedy."""
@@ -145,12 +145,3 @@ def _is_shape_match(pattern: Shape, shape: tuple[int, ...]) -> bool:
     return len(pattern) == len(shape) and all(
         size in (None, found) for size, found in zip(pattern, shape, strict=True)
     )
-
-
-@cache
-def _find_installed_version(distribution: str) -> str | None:
-    """Return the version of a distribution, whose metadata takes 10 ms to read, or None."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

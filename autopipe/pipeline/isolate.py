@@ -1,7 +1,8 @@
 """Run a stage in a child process, so that a crash of native code does not end the run.
 
 A compiler is native code and can crash its process. A stage is a frozen value and its context is
-paths and facts, so passing both to a child costs only a fork.
+paths and facts, so passing both to a child costs only a fork. What talks to the child is imported
+when the first one starts: a cached run starts none.
 """
 
 import json
@@ -15,20 +16,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
 
 from autopipe.errors import SetupError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import Used, describe_kill
-from autopipe.pipeline.events import parse
+from autopipe.pipeline.events import Event, parse
 from autopipe.pipeline.log import Log
-from autopipe.pipeline.packed import Emit, Message, pack_stage, run_packed_stage
 from autopipe.pipeline.stage import Context, Stage
-from autopipe.processes.ending import end_process
-from autopipe.processes.failure import How, describe_ended, split_answer
 from autopipe.processes.lifeline import any_stopped
-from autopipe.processes.link import Link
-from autopipe.processes.start import program
+
+if TYPE_CHECKING:
+    from autopipe.processes.link import Link
 
 _ZYGOTE: Final = "autopipe.pipeline.zygote"
 
@@ -41,6 +40,8 @@ _STOPPED: Final = 12
 
 Answer = TypeVar("Answer")
 
+Emit = Callable[[Event], None]
+Message = dict[str, Any]
 Entry = Callable[[Mapping[str, Any], Emit], Answer]
 """A module-level function that is called in a child; argument and result are JSON values."""
 
@@ -98,6 +99,8 @@ class Zygote:
 
         Native code that cannot write ends its process, and prints the reason.
         """
+        from autopipe.pipeline.packed import pack_stage, run_packed_stage
+
         try:
             return self.call(run_packed_stage, pack_stage(stage, ctx), log, ctx.emit, stage.seconds)
         except Killed as error:
@@ -144,6 +147,8 @@ class Zygote:
 
     def _start_zygote(self, log: Log, seconds: float, start: float) -> None:
         """Start the zygote in a new session, which the terminal's Ctrl-C does not reach."""
+        from autopipe.processes.start import program
+
         try:
             process, self._link = program(_ZYGOTE, subprocess.PIPE, variables=self._variables)
             self._process = process
@@ -221,6 +226,8 @@ class Zygote:
     def close(self) -> None:
         """Kill the process groups of the zygote and the child."""
         if self._process is not None:
+            from autopipe.processes.ending import end_process
+
             if self._child is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(self._child, signal.SIGKILL)
@@ -237,6 +244,8 @@ class Zygote:
 
 def _open_answer(answer: Message, status: int, usage: Used, log: Log) -> object:
     """Return the result of the child, or raise its exception."""
+    from autopipe.processes.failure import How, describe_ended, split_answer
+
     result, failure = split_answer(answer)
     if status < 0 or (failure is not None and failure.how is How.GARBLED):
         failure, result = describe_ended(status, log.tail(), usage), None

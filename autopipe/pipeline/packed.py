@@ -1,7 +1,7 @@
 """Serialize a stage and its context as JSON, and run it from that in another process."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,10 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import describe_memory_limit
-from autopipe.pipeline.events import Event
+from autopipe.pipeline.isolate import Emit, Message
 from autopipe.pipeline.stage import Context, Diagnostics, Stage
 from autopipe.pipeline.zygote import MEANWHILE
 from autopipe.processes.ceiling import ceiling, hold
-
-Emit = Callable[[Event], None]
-Message = dict[str, Any]
 
 
 def pack_stage(stage: Stage, ctx: Context) -> Message:

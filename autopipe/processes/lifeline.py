@@ -1,6 +1,5 @@
 """Ends a process with its parent, so that nothing keeps measuring after a kill."""
 
-import ctypes
 import os
 import signal
 from collections.abc import Collection
@@ -20,6 +19,8 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
     id of the parent, detects a parent that died before this call. Raises OSError if the kernel
     refuses.
     """
+    import ctypes  # only in children
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
         code = ctypes.get_errno()

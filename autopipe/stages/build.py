@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from autopipe.artifacts.library import SHORT, BuiltLibrary, LibraryTask
-from autopipe.artifacts.lowering import SizedModules
-from autopipe.artifacts.model import ImportedModel
-from autopipe.artifacts.model_nodes import ModelNodes
 from autopipe.artifacts.signature import LIBRARY, SizedLibrary
 from autopipe.artifacts.tuning import BestRecord, ListedFailure, TuningResult
 from autopipe.backends import find_backend
@@ -87,6 +84,8 @@ class BuildStage(Stage, frozen=True):
         Raises SetupError if an extension is broken, and StageError if a task has no schedule left
         that compiles.
         """
+        from autopipe.artifacts.lowering import SizedModules
+        from autopipe.artifacts.model_nodes import ModelNodes
         from autopipe.building.compiling import BuildSource, compile_model
         from autopipe.building.map_nodes import map_nodes
         from autopipe.compiler import module_io
@@ -150,6 +149,8 @@ class BuildStage(Stage, frozen=True):
         packed: Mapping[str, Any],
     ) -> BuiltLibrary:
         """Say how the library is called and what it was made of."""
+        from autopipe.artifacts.lowering import SizedModules
+        from autopipe.artifacts.model import ImportedModel
         from autopipe.records.proofs import compute_claimed_shares
 
         target = ctx.facts[Facet.TARGET]

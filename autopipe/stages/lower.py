@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.config.dimension import Dimension, list_likely_sizes
 from autopipe.config.fusion import Fusion
 from autopipe.config.pipeline import Pipeline
@@ -59,6 +58,7 @@ class LowerStage(Stage, frozen=True):
 
         Raises ConfigError if a rule names an op that Relax does not have.
         """
+        from autopipe.artifacts.lowering import WHOLE, SizedModules
         from autopipe.compiler import module_io
         from autopipe.compiler.dynamic_sizes import fix_sizes, kernel_sizes
         from autopipe.compiler.step_counter import join_counts

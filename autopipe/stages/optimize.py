@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-from autopipe.artifacts.model import ImportedModel
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Warn
@@ -47,6 +46,7 @@ class OptimizeStage(Stage, frozen=True):
 
         Raises TargetError for products in bfloat16 on a processor that has none.
         """
+        from autopipe.artifacts.model import ImportedModel
         from autopipe.compiler import lowering, module_io
         from autopipe.compiler.target import cpu
         from autopipe.compiler.target.target import make_target

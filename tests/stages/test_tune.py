@@ -17,6 +17,7 @@ from autopipe.config.tuning import Tuning
 from autopipe.environment import environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import SetupError, TargetError
+from autopipe.host import distributions
 from autopipe.measure.turn import Turn
 from autopipe.pipeline.events import TuningProgress, parse
 from autopipe.records.merge import add_claims
@@ -233,9 +234,9 @@ def test_a_budget_of_no_trials_is_refused():
 @pytest.mark.fault("D19")
 @pytest.mark.parametrize("package", ["xgboost-cpu", "psutil", "cloudpickle"])
 def test_a_missing_package_is_named_before_anything_is_tuned(tmp_path, monkeypatch, package):
-    found = environment._version
+    found = distributions.find_installed_version
     monkeypatch.setattr(
-        environment, "_version", lambda name: None if name == package else found(name)
+        environment, "find_installed_version", lambda name: None if name == package else found(name)
     )
     stage = TuneStage.of(Pipeline.model_validate(DOCUMENT), tmp_path)
     assert stage is not None
