@@ -72,7 +72,7 @@ class AttentionTemplate(Template[Attended, QueryBand]):
     version = schedule_version("attention")
 
     def match(self, sch: Schedule) -> Attended | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         function = sch.mod["main"]
         form = parse_form(str((function.attrs or {}).get(ATTRIBUTE, "")))
         if form is None or not _has_plain_loops(form, function):

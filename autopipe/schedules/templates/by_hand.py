@@ -75,7 +75,7 @@ class ByHandTemplate(Template[HandWritten, StepsBeside]):
     version = schedule_version("by_hand")
 
     def match(self, sch: Schedule) -> HandWritten | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         rv = _find_only_block(sch)
         if rv is None or not is_hand_written(sch.get(rv)):
             return None

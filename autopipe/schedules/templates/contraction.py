@@ -1,22 +1,22 @@
 """Template for sums of products, and for other reductions whose outputs fill vectors.
 
 A tile of outputs, `rows` neighbours along one axis by `columns` along another, is summed in
-registers over the whole reduction. What follows (bias, activation, residual) is computed on the
+registers over the whole reduction. The epilogue (bias, activation, residual) is computed on the
 tile before it leaves the registers. Weights whose layout is free are packed, so that a tile reads
 them in order. `autopipe/schedules/tiling/` does the work; its docstring shows an example.
 
-With static sizes any reducer is served (largest, least, product, and, or), any value that is
-reduced (squared distances, sums of two operands, guarded products) and several results at once (the
-largest element and where it is).
+With static shapes any reducer is served (max, min, product, and, or), any value that is reduced
+(squared distances, sums of two operands, guarded products) and several results at once (max and
+argmax).
 
 Example: c[i, j] = min over k of a[i, k] + b[k, j] of [112, 64] and [64, 96], in tiles of 6 x 16.
 
     for i, j in grid(19, 6):
-        least = full((6, 16), inf)             # 12 registers of 8 floats
+        lowest = full((6, 16), inf)            # 12 registers of 8 floats
         for k in range(64):
             for r, c in unrolled(6, 16):
-                least[r, c] = min(least[r, c], a[row + r, k] + b[k, 16 * j + c])
-        c[row : row + 6, 16 * j : 16 * j + 16] = least
+                lowest[r, c] = min(lowest[r, c], a[row + r, k] + b[k, 16 * j + c])
+        c[row : row + 6, 16 * j : 16 * j + 16] = lowest
 """
 
 import math
@@ -52,35 +52,35 @@ from autopipe.schedules.tiling.promise import reads_many_weights
 from autopipe.schedules.tiling.tile import Tile
 
 _FEW_ROWS: Final = 8
-"""Rows for which an operand is not copied into the order of tiles at run time."""
+"""Maximum number of rows for which an operand is not packed at run time."""
 
 _LONG: Final = 32
 """Steps of a sum that fill vectors well; of a shorter one only a single row is few."""
 
 _NARROWER: Final = 4
-"""Vectors for few columns are so many times narrower."""
+"""Divisor of the vector width for few columns."""
 
 _FEWER: Final = 3
-"""A tile for few rows has so many times fewer of them."""
+"""Divisor of the rows of a tile for few rows."""
 
 _NEAR: Final = 16
 """Bytes that a core reads in a cycle, where each element is read once."""
 
 _UNITS: Final = 2
-"""Vector operations that start in one cycle."""
+"""Vector operations that are issued in one cycle."""
 
 _WRITTEN_OUT: Final = 9
-"""Most steps that template `reduction` writes out along a row, sooner than tiles are filled."""
+"""Maximum steps that template `reduction` unrolls along a row, where it is preferred to tiles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How what a function reduces is read and added."""
+    """How the reduction of a block is read, added and run in parallel."""
 
     read: Callable[[SBlock], Product | None]
-    """Tells what a block reduces."""
+    """Reads the reduction of a block; None if it is not served."""
     least: int
-    """Steps that pay for threads."""
+    """Minimum number of steps that pay for threads."""
     dot: DotProduct | None = None
     """The instruction that adds several products at once, if there is one."""
 
@@ -93,7 +93,7 @@ class ContractionTemplate(Template[Contraction, Tile]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> Contraction | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         product = match_contraction(sch)
         if product is not None:
             return product
@@ -107,41 +107,41 @@ class ContractionTemplate(Template[Contraction, Tile]):
         return match if match.sums_products else None
 
     def is_asked_last(self, match: Contraction) -> bool:
-        """Tell whether an operand would be copied for few rows, or rows have few steps.
+        """Tell whether an operand would be packed at run time for few rows, or rows are short.
 
         Example: [1, 1000] by the rows of [512, 1000] takes 143 us so, and 21 us in vectors along
         rows.
 
         Of other reductions, tiles of several rows are slower where rows have few steps. Columns of
-        several axes, as the pixels of a channel, are longer in tiles: `reduction` knows rows of the
-        last axis alone. The mean of 3 x 3 pixels of [3, 225, 225] takes 0.8 of the time so; sums of
-        nine rows of 33 that are looked up, and of three bytes each, half.
+        several axes, as the pixels of a channel, are longer in tiles: `reduction` serves rows of
+        the last axis alone. The mean of 3 x 3 pixels of [3, 225, 225] takes 0.8 of the time so;
+        sums of nine rows of 33 that are looked up, and of three uint8 each, half.
         """
         lines = match.lines
         if not match.sums_products:
             axes = [axis for axis in lines.columns if match.extents[axis] > 1]
             return match.height > 1 and len(axes) == 1 and math.prod(match.terms) <= _WRITTEN_OUT
-        copied = not lines.free and False not in lines.packed
+        needs_copy = not lines.free and False not in lines.packed
         return (
-            copied
+            needs_copy
             and match.products <= choose_unpacked_rows(match.terms[-1]) * match.column_elements
         )
 
     def settings(self, match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
-        """Yield every setting of the knobs; reductions do not fetch."""
+        """Yield every setting of the knobs; other reductions do not prefetch."""
         if match.sums_products:
             return promise.list_settings(match, hardware)
         room = replace(hardware, registers=hardware.registers // match.results)
         return (one for one in tile.list_tiles(match, room) if not one.fetched and not one.ahead)
 
     def fill(self, match: Contraction, hardware: HardwareParams) -> Tile:
-        """Return the knobs for a processor, without measuring."""
+        """Choose the knobs for a processor, without measuring."""
         if match.sums_products:
             return promise.choose_tile(match, hardware)
         return promise.choose_reduction_tile(match, hardware, self.settings(match, hardware))
 
     def estimate(self, match: Contraction, tile: Tile, hardware: HardwareParams) -> float:
-        """Return the time of a setting, in cycles."""
+        """Estimate the time of a setting, in cycles."""
         return promise.estimate_cycles(match, tile, hardware)
 
     def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
@@ -157,7 +157,7 @@ CONTRACTION: Final = ContractionTemplate()
 
 
 def choose_unpacked_rows(steps: int) -> int:
-    """Return for how many rows no operand is copied, where the innermost sum has so many steps.
+    """Return the maximum number of rows without packing, by the steps of the innermost sum.
 
     Example: 8 rows by those of [512, 1000] take 125 us in place of 198 as they lie; by those of
     [100, 24] they take 4.1 us in place of 1.7, as vectors along rows are few.
@@ -166,9 +166,9 @@ def choose_unpacked_rows(steps: int) -> int:
 
 
 def _match_reduction(block: SBlock) -> Product | None:
-    """Return what a block reduces; None for truths.
+    """Match any reduction; None for booleans.
 
-    TVM 0.27 makes vectors of bytes of vectors of truths, and then refuses to store them.
+    TVM 0.27 turns boolean vectors into int8 vectors, and then refuses to store them.
     """
     product = Product.reduced(block)
     dtypes = [str(store.buffer.ty.dtype) for store in product.stores] if product else []
@@ -176,7 +176,7 @@ def _match_reduction(block: SBlock) -> Product | None:
 
 
 def _find_parallel_threshold(sch: Schedule, match: Contraction, tile: Tile) -> int:
-    """Return the steps of a reduction that pay for threads."""
+    """Return the minimum number of steps of a reduction that pay for threads."""
     if has_costly_functions([sch.get(sch.get_sblock(match.name))]):
         return 0
     read_once = tile.rows == 1 and not match.lines.rows
@@ -184,7 +184,7 @@ def _find_parallel_threshold(sch: Schedule, match: Contraction, tile: Tile) -> i
 
 
 def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
-    """Cut what a function reduces into tiles. Raises ScheduleError where TVM refuses."""
+    """Schedule a reduction in tiles. Raises ScheduleError where TVM refuses."""
     inline_blocks(sch, (*contraction.inlined, *contraction.after[:-1]))
     operands = build_operand_nests(sch, contraction.name, contraction.before, tile.width)
     product = terms.read(sch.get(sch.get_sblock(contraction.name)))
@@ -195,34 +195,36 @@ def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms:
         if contraction.after
         else None
     )
-    if not isinstance(product.steps[-1], int):  # no number of steps divides an open one
+    if not isinstance(product.steps[-1], int):  # no factor divides a dynamic extent
         tile = replace(tile, unroll=1)
-    known = read_open_sizes(sch.mod["main"])
-    if known is not None:
+    open_sizes = read_open_sizes(sch.mod["main"])
+    if open_sizes is not None:
         contraction = replace(contraction, lines=extend_rows(contraction.lines, product))
     nest = Nest(contraction, tile, product, last, terms.dot)
     copy = Copy.of(nest) if tile.packed else None
-    tiled = _drop_unreachable_tiles([(nest, copy), *_list_smaller_tiles(nest, copy)], known)
-    pays = reads_many_weights(contraction) or is_large_enough(
-        (*product.lengths, *product.steps), terms.least, known
+    tile_levels = _drop_unreachable_tiles(
+        [(nest, copy), *_list_smaller_tiles(nest, copy)], open_sizes
     )
-    tiles = loops.build_tile_loops(tiled, pays)
+    is_parallel = reads_many_weights(contraction) or is_large_enough(
+        (*product.lengths, *product.steps), terms.least, open_sizes
+    )
+    tiles = loops.build_tile_loops(tile_levels, is_parallel)
     totals = [store.buffer for store in product.stores]
     nests = [*operands, *([copy.write()] if copy else []), tiles]
     replace_sums(sch, nests, totals, last, [copy.buffer] if copy else [])
     if copy is not None and not contraction.lines.free:
         block = sch.get_sblock(copy.name)
         if not copy.across or count_iterations(sch.get(block)) >= ELEMENTS:
-            spread_vectors(sch, block, tile.width)  # LLVM loads few that are apart faster
+            spread_vectors(sch, block, tile.width)  # LLVM loads a few strided ones faster
         guard_parallel_loops(sch, copy.name)
 
 
 def _list_smaller_tiles(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
-    """Yield what is done where a size is open, and too small for a whole tile.
+    """Yield the remainder tiles for dynamic sizes that are too small for a whole tile.
 
     Example: tiles of 12 x 32 with vectors of 16 are followed by 4 x 32 and 1 x 32. Where the
-    columns are open, 12 x 16, 1 x 16, 12 x 4 and 1 x 4 follow, unless they are packed, and single
-    outputs, of which there is always one.
+    columns are dynamic, 12 x 16, 1 x 16, 12 x 4 and 1 x 4 follow, unless they are packed, and
+    single outputs, of which there is always one.
     """
     if nest.fits is None:
         return
@@ -244,23 +246,27 @@ def _list_smaller_tiles(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
 
 
 def _drop_unreachable_tiles(
-    tiled: Sequence[loops.Tiled], known: OpenSizes | None
+    tile_levels: Sequence[loops.Tiled], open_sizes: OpenSizes | None
 ) -> Sequence[loops.Tiled]:
-    """Leave out what follows a tile of which there is one even at the smallest sizes.
+    """Drop the tiles after the first one that fits even the smallest sizes.
 
-    Where rows and columns are one size, a tile is left out, too, if it needs as much as the last:
-    TVM refuses loops that it can prove are never run.
+    Where rows and columns are the same size, a tile that needs as much as the last one is dropped,
+    too: TVM refuses loops that it can prove are never run.
     """
-    needed: list[loops.Tiled] = []
-    for nest, copy in tiled:
+    reachable_levels: list[loops.Tiled] = []
+    for nest, copy in tile_levels:
         tile, square = nest.tile, tvm_ffi.structural_equal(nest.height, nest.granule)
-        if needed and square and _find_longest_side(tile) >= _find_longest_side(needed[-1][0].tile):
+        if (
+            reachable_levels
+            and square
+            and _find_longest_side(tile) >= _find_longest_side(reachable_levels[-1][0].tile)
+        ):
             continue
-        needed.append((nest, copy))
+        reachable_levels.append((nest, copy))
         sides = ((nest.height, tile.rows), (nest.granule, tile.columns))
-        if all(isinstance(side[0], int) or is_at_least(*side, known) for side in sides):
+        if all(isinstance(side[0], int) or is_at_least(*side, open_sizes) for side in sides):
             break
-    return needed
+    return reachable_levels
 
 
 def _find_longest_side(tile: Tile) -> int:
@@ -270,15 +276,15 @@ def _find_longest_side(tile: Tile) -> int:
 def build_operand_nests(
     sch: Schedule, sum_name: str, before: Sequence[str], width: int
 ) -> list[tvm.tirx.Stmt]:
-    """Return a loop nest for each operand that is computed first, such as a padded image.
+    """Build a loop nest for each operand that is computed first, such as a padded image.
 
-    `sum_name` and `before` are names of blocks: what reduces, and what stands before it.
+    `sum_name` and `before` are names of blocks: the reduction, and its producers.
     """
     operands = {sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(sum_name))}
     for name in before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))
-    nests, known = [], read_open_sizes(sch.mod["main"])
+    nests, open_sizes = [], read_open_sizes(sch.mod["main"])
     for name in before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
@@ -287,11 +293,11 @@ def build_operand_nests(
             nests.append(
                 padding.write(width)
                 if padding
-                else guard_nest(_find_outermost_loop(sch, name), known)
+                else guard_nest(_find_outermost_loop(sch, name), open_sizes)
             )
     return nests
 
 
 def _find_outermost_loop(sch: Schedule, name: str) -> tvm.tirx.Stmt:
-    """Return the outermost loop around a block."""
+    """Find the outermost loop around a block."""
     return sch.get(sch.get_loops(sch.get_sblock(name))[0])

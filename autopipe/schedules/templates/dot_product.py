@@ -1,7 +1,7 @@
-"""Template for sums of short products: quantized convolutions and matrix products, and bfloat16.
+"""Template for int8 and bfloat16 matmuls and convolutions, by dot-product instructions.
 
-As in `contraction`, whose loops these are, a tile of outputs is summed in registers, and what
-follows is computed on the tile before it leaves them. A dot-product instruction computes a vector
+As in `contraction`, whose loops these are, a tile of outputs is summed in registers, and the
+epilogue is computed on the tile before it leaves them. A dot-product instruction computes a vector
 of sums along the columns and `group` steps of the innermost reduction at once; the weights are
 packed in its order.
 
@@ -51,7 +51,7 @@ from autopipe.schedules.tiling.promise import (
 from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, choose_fetch_distance, list_tile_sizes
 
 _BYTE: Final = 8
-"""Bits of an operand and of a result, mostly."""
+"""Bits of an int8 operand, and mostly of a result."""
 _OPERANDS: Final = 2
 
 
@@ -71,7 +71,7 @@ class DotProductTile:
     outer: Literal["rows", "columns"]
     """The outer loop over the tiles: "columns" reads the weights once, "rows" the input."""
     ahead: int = 0
-    """How many steps of the sum before they are read packed weights are fetched; 0: never."""
+    """Prefetch distance of packed weights, in steps of the sum; 0: no prefetch."""
 
     @property
     def columns(self) -> int:
@@ -81,11 +81,11 @@ class DotProductTile:
 
 @dataclass(frozen=True, slots=True)
 class DotProducts:
-    """What the knobs depend on in a function that sums short products."""
+    """A sum of int8 or bfloat16 products."""
 
     short: ShortSum
     sums: Contraction
-    """The same as a sum of products of any kind."""
+    """The same as a sum of products of any dtype."""
 
 
 class DotProductTemplate(Template[DotProducts, DotProductTile]):
@@ -95,7 +95,7 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
     version = schedule_version("dot_product")
 
     def match(self, sch: Schedule) -> DotProducts | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         short = short_sums.match_short_sum(sch)
         match = match_contraction(sch) if short is not None else None
         if short is None or match is None:
@@ -120,14 +120,14 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
                 # The terms that a step adds to a sum have as many bits as the sum.
                 most = choose_fetch_distance(sums, columns, hardware, packed=True)
                 for rows in list_tile_sizes(sums.height, 1, min(sums.height, room // vectors)):
-                    both = rows < sums.height and columns < sums.breadth
+                    has_both_orders = rows < sums.height and columns < sums.breadth
                     orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
-                    for outer in orders if both else orders[:1]:
+                    for outer in orders if has_both_orders else orders[:1]:
                         for ahead in sorted({0, most}):
                             yield DotProductTile(rows, vectors, dot.lanes, dot.name, outer, ahead)
 
     def fill(self, match: DotProducts, hardware: HardwareParams) -> DotProductTile:
-        """Return the tile of the least estimated time, without measuring.
+        """Return the tile of the minimum estimated time, without measuring.
 
         Raises ScheduleError if the processor has no instruction for these extents.
         """
@@ -140,12 +140,12 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         return replace(tile, outer="rows") if by_rows else tile
 
     def estimate(self, match: DotProducts, tile: DotProductTile, hardware: HardwareParams) -> float:
-        """Return the estimated cycles until the last core is done.
+        """Estimate the cycles until the last core is done.
 
         A step of the sum takes as long as its instructions, its loads or the latency of one
         instruction, whichever is longest.
 
-        Example: a tile of 6 x 2 vectors of bytes has 12 vectors of sums. A step takes
+        Example: a tile of 6 x 2 vectors of int8 has 12 vectors of sums. A step takes
         max(12 / 2 instructions, (6 + 2) / 2 loads, 4 latency) + 0.5 = 6.5 cycles.
         """
         dot, sums = _find_instruction(match, tile), match.sums
@@ -157,9 +157,11 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         step = STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
         step += late * UNFETCHED
         steps = math.prod(sums.terms) // dot.group
-        whole = _to_contraction_tile(tile)
-        cores = hardware.cores if shares_tiles(sums, whole) else 1
-        return -(-count_jobs(sums, whole) // cores) * (steps * step + vectors * STORE + TILE)
+        contraction_tile = _to_contraction_tile(tile)
+        cores = hardware.cores if shares_tiles(sums, contraction_tile) else 1
+        return -(-count_jobs(sums, contraction_tile) // cores) * (
+            steps * step + vectors * STORE + TILE
+        )
 
     def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -174,9 +176,9 @@ DOT_PRODUCT: Final = DotProductTemplate()
 
 
 def _is_in_order(sch: Schedule, match: Contraction, short: ShortSum) -> bool:
-    """Tell whether one operand is packed along the columns, and terms of the other are neighbours.
+    """Tell whether one operand is packed along the columns, and the other contiguous in the terms.
 
-    That is asked behind the copies that are left out, such as a transpose.
+    Copies that will be inlined, such as a transpose, are looked through.
     """
     trial = sch.copy()
     inline_blocks(trial, match.inlined)
@@ -186,13 +188,13 @@ def _is_in_order(sch: Schedule, match: Contraction, short: ShortSum) -> bool:
         return False
     row = product.loads[1 - lines.operand]
     dtypes = tuple(str(product.loads[at].source.dtype) for at in (1 - lines.operand, lines.operand))
-    _, summed = product.copied(product.loads[lines.operand])
-    packed = lines.alone and dtypes == short.operands and len(product.sums) - 1 in summed
-    return packed and bool(row.indices[-1].same_as(product.sums[-1]))
+    _, summed_axes = product.copied(product.loads[lines.operand])
+    is_packed = lines.alone and dtypes == short.operands and len(product.sums) - 1 in summed_axes
+    return is_packed and bool(row.indices[-1].same_as(product.sums[-1]))
 
 
 def _widen_input(sch: Schedule, match: DotProducts, dtype: str) -> str:
-    """Copy the input to numbers of another dtype, all of it before the sums; name the copy."""
+    """Cast the whole input to another dtype before the sums; return the block's name."""
     block = sch.get_sblock(match.short.name)
     copy = sch.cache_read(block, 1 - match.short.weights, "global")
     sch.unsafe_set_dtype(copy, 0, dtype)
@@ -200,11 +202,11 @@ def _widen_input(sch: Schedule, match: DotProducts, dtype: str) -> str:
 
 
 def _find_instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
-    """Return the instruction that a tile names."""
+    """Look up the instruction of a tile."""
     return find_instruction(tile.instruction, tile.lanes, match.short.operands)
 
 
 def _to_contraction_tile(tile: DotProductTile) -> Tile:
-    """Return a tile as `contraction` has it."""
+    """Convert to a tile of template `contraction`."""
     return Tile(tile.rows, tile.columns, tile.lanes, packed=True, outer=tile.outer, unroll=1,
                 ahead=tile.ahead)  # fmt: skip

@@ -130,7 +130,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> Movement | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         match = match_movement(sch)
         if match is None or 0 in match.extents:  # nothing to compute
             return None

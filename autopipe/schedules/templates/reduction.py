@@ -1,11 +1,11 @@
 """Template for reductions whose outputs fill no vectors: pooling in NCHW, argmax of rows, totals.
 
-The windows of neighbouring outputs lie apart or are of several lengths, or there are few outputs,
-or where they come from is known at run time only. There are three forms, each ranked by an estimate
-for each of its settings:
+The windows of neighbouring outputs do not overlap or differ in length, or there are few outputs,
+or indices are data-dependent. There are three forms, and each setting of a form is ranked by an
+estimate:
 
-- `lanes`: an output is reduced in partial results, in vectors along its last steps, which are
-  joined at the end. For reducers of which that can be proved to be right.
+- `lanes`: an output is reduced to partial results, in vectors along its innermost steps, which are
+  combined at the end. For reducers that are proved to be associative.
 - `chains`: outputs along one axis are reduced side by side, so that the steps of one hide the
   latency of the others.
 - `rows`: the steps of an output are written out. Where neighbours in a row read what is evenly
@@ -50,23 +50,23 @@ from autopipe.schedules.tiling.reduced_outputs import ReducedOutputs, match_redu
 from autopipe.schedules.tiling.row_nest import RowNest
 
 _CHAINS: Final = (1, 2, 4, 8, 16)
-"""Outputs that are reduced side by side."""
+"""Numbers of outputs that are reduced side by side."""
 
 _ISSUE: Final = 3
-"""Operations and loads that begin in a cycle."""
+"""Operations and loads that are issued in a cycle."""
 
 _STREAM: Final = 0.2
-"""What each further output adds to a step of all, where LLVM takes a vector of steps at a time:
-512 truths of 8 outputs at a time took 3.0 vectors' time for each two."""
+"""Cost that each further output adds to a step, where LLVM vectorizes steps: 512 booleans of 8
+outputs at a time took 3.0 vectors' time for each two."""
 
 _VECTORS: Final = 4
 """Vectors of partial results that hide the latency of a step."""
 
 _LEAST_WIDTH: Final = 4
-"""Fewest outputs in a vector that is written."""
+"""Minimum number of outputs in a vector that is written."""
 
 _OUTPUT: Final = 10
-"""Cycles around the steps of an output: where it is, and the store."""
+"""Cycles around the steps of an output: address arithmetic and the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class SideBySide:
 
     form: Literal["lanes", "chains", "rows"]
     axis: int
-    """Along which outputs are side by side; -1 for a single output."""
+    """Axis along which outputs are side by side; -1 for a single output."""
     count: int
-    """How many outputs are reduced at a time, or in how many partial results one is."""
+    """Outputs that are reduced at a time, or partial results of one output."""
     width: int
     """Partial results in a vector."""
     threads: bool
@@ -91,11 +91,11 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
     version = schedule_version("reduction")
 
     def match(self, sch: Schedule) -> ReducedOutputs | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         return match_reduction(sch)
 
     def settings(self, match: ReducedOutputs, hardware: HardwareParams) -> Iterator[SideBySide]:
-        """Yield every form and number, with and without threads."""
+        """Yield every form and count, with and without threads."""
         last = len(match.extents) - 1
         for threads in (False, True) if match.extents else (False,):
             lanes = hardware.lanes(match.bits)
@@ -112,7 +112,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
                         yield SideBySide("chains", axis, chains, 1, threads)
 
     def estimate(self, match: ReducedOutputs, knobs: SideBySide, hardware: HardwareParams) -> float:
-        """Return the estimated nanoseconds until the last core is done."""
+        """Estimate the nanoseconds until the last core is done."""
         jobs = outputs = math.prod(match.extents)
         at_once = hardware.lanes(match.together) if match.together else 1
         latency = hardware.machine.fma_latency_cycles  # of additions and comparisons, too
@@ -165,18 +165,18 @@ REDUCTION: Final = ReductionTemplate()
 def _estimate_chain_cycles(
     match: ReducedOutputs, count: int, steps: int, step: tuple[float, float]
 ) -> float:
-    """Return the cycles of so many outputs that are reduced at a time.
+    """Estimate the cycles of `count` outputs that are reduced at a time.
 
-    `step` is what a step of one takes, and its latency.
+    `step` is the cycles of a step of one output, and its latency.
     """
     work, latency = step
-    if match.together:  # LLVM takes several vectors a turn, which hide the latency of each other
+    if match.together:  # LLVM interleaves several vectors, which hide each other's latency
         return steps * count * work * (1 + _STREAM * (count - 1)) + _OUTPUT
     return steps * max(count * work, latency) + _OUTPUT * count
 
 
 def _build_loops(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -> tvm.tirx.Stmt:
-    """Return the loops of a reduction, and of the block that follows it."""
+    """Build the loops of a reduction, and of the block that follows it."""
     if knobs.form == "rows":
         return RowNest(reduction, last, knobs.threads, knobs.width).write()
     if knobs.form == "lanes":
@@ -190,15 +190,15 @@ def _build_loops(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -
 
 
 def _schedule_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> None:
-    """Write out the steps of an output. A padded plane is computed where its rows are read.
+    """Unroll the steps of an output, and compute padded planes where their rows are read.
 
-    Of few planes threads share the rows, and a border is asked for where it is read.
+    With few planes the rows run in parallel, and padding is inlined.
     """
     block = sch.get_sblock(match.name)
     producers = {sch.get(one).name_hint for one in sch.get_producers(block)}
-    few = math.prod(match.extents[:-2]) < JOBS
+    has_few_planes = math.prod(match.extents[:-2]) < JOBS
     for name in match.before:
-        if name not in producers or (few and _is_border(sch.get(sch.get_sblock(name)))):
+        if name not in producers or (has_few_planes and _is_border(sch.get(sch.get_sblock(name)))):
             sch.compute_inline(sch.get_sblock(name))
             producers -= {name}
     result = sch.get_sblock(match.after[-1]) if match.after else sch.cache_write(block, 0, "local")
@@ -217,12 +217,12 @@ def _schedule_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> No
 
 
 def _is_border(block: SBlock) -> bool:
-    """Tell whether a block copies, with a border around."""
+    """Tell whether a block copies a buffer and pads it."""
     return (padding := Padding.of(block)) is not None and isinstance(padding.value, TensorLoad)
 
 
 def _choose_row_width(match: ReducedOutputs, hardware: HardwareParams) -> int:
-    """Return how many outputs of a row a vector has; 1 where LLVM is to make vectors."""
+    """Choose the outputs of a row in a vector; 1 where LLVM vectorizes."""
     lanes = hardware.lanes(match.bits)
     width = min(lanes, floor_power(match.extents[-1]))
     return width if match.apart and not match.before and width >= _LEAST_WIDTH else 1

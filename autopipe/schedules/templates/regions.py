@@ -84,7 +84,7 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> RegionCells | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         function = sch.mod["main"]
         form = parse_form(str((function.attrs or {}).get(ATTRIBUTE, "")))
         tensors = tensors_of(function)

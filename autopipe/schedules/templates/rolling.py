@@ -1,9 +1,9 @@
-"""Template for a convolution, a depthwise one behind it, and a product behind that, row by row.
+"""Template for an inverted residual block, row by row: 1x1, depthwise and 1x1 convolution fused.
 
-So are the blocks of MobileNets: a product makes many channels of few, windows go over each of them,
-and a product makes few of them again. The many channels are more than a near cache holds. Computed
-one row after the other, only as many rows are there as a window takes, and they stay near. The
-product behind the windows may be missing, as where something goes over the whole image in between.
+Such are the blocks of MobileNets: the first 1x1 convolution expands the channels, the depthwise one
+filters each, and the last one projects them to few again. The expanded image overflows the cache.
+Computed row by row, only the rows of a window are kept, in a ring buffer that fits the cache. The
+last convolution may be missing, as where a reduction of the whole image comes in between.
 
 Example: 1x1 to 96 channels, depthwise 3x3 with stride 2, and 1x1 to 24, of an image [112, 112, 16].
 
@@ -57,17 +57,17 @@ from autopipe.schedules.tiling.tile import list_tiles as tiles
 from autopipe.schedules.tiling.windows import OpenWindows
 
 _TRIED: Final = 3
-"""Tiles of each part that are tried."""
+"""Tiles of each part that are proposed."""
 
 _ELEMENT: Final = 4
 """Bytes of an element."""
 
 _AGAIN: Final = 1.2
-"""A job may compute so many times the rows of the image that are its own: bands overlap."""
+"""Maximum ratio of rows that a job computes to rows of its own, as bands overlap."""
 
 _FULL: Final = 0.5
-"""Part of the second-level cache that rows and weights may take, and that all of the image would
-overflow."""
+"""Share of the second-level cache that rows and weights may take, and that the whole image
+overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,55 +88,57 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
     version = schedule_version("rolling")
 
     def match(self, sch: Schedule) -> RolledParts | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         return match_rolled_parts(sch)
 
     def settings(self, match: RolledParts, hardware: HardwareParams) -> Iterator[RowTiles]:
-        """Yield some tiles for each part, the most promising first, in one or two jobs a core."""
-        alone = replace(hardware, cores=1)
+        """Yield the best estimated tiles of each part, with one or two jobs per core."""
+        single_core = replace(hardware, cores=1)
         strips = heapq.nsmallest(
             _TRIED,
             dict.fromkeys(
                 replace(tile, shared=2)
-                for tile in WINDOW.settings(match.windows, alone, overlap=True)
+                for tile in WINDOW.settings(match.windows, single_core, overlap=True)
             ),
-            key=lambda tile: WINDOW.estimate(match.windows, tile, alone),
+            key=lambda tile: WINDOW.estimate(match.windows, tile, single_core),
         )
         rows = match.result[0] * match.result[1]
         bands = [min(match.result[1], -(-rows // (hardware.cores * jobs))) for jobs in (1, 2)]
         for band, first, strip, last in itertools.product(
             dict.fromkeys(bands),
-            _list_first_tiles(match, alone),
+            _list_first_tiles(match, single_core),
             strips,
-            _list_last_tiles(match, alone),
+            _list_last_tiles(match, single_core),
         ):
             yield RowTiles(first, strip, last, band)
 
     def apply(self, sch: Schedule, match: RolledParts, knobs: RowTiles) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        whole = _Whole([], [])
-        first = _build_product(make_schedule(match.parts[0]), match.first, knobs.first, whole)
-        windows = _build_windows(make_schedule(match.parts[1]), match.windows, knobs.windows, whole)
+        prologue = _Prologue([], [])
+        first = _build_product(make_schedule(match.parts[0]), match.first, knobs.first, prologue)
+        windows = _build_windows(
+            make_schedule(match.parts[1]), match.windows, knobs.windows, prologue
+        )
         last = None
         if match.last is not None and knobs.last is not None:
-            last = _build_product(make_schedule(match.parts[2]), match.last, knobs.last, whole)
-        source, passed = (list_output_buffers(part)[0] for part in match.parts[:2])
+            last = _build_product(make_schedule(match.parts[2]), match.last, knobs.last, prologue)
+        source, windows_input = (list_output_buffers(part)[0] for part in match.parts[:2])
         border = find_border(match.parts[1], source)
         if border is None:
-            raise ScheduleError("the image is not read as it was")
+            raise ScheduleError("the convolution no longer reads the image through one border")
         loops = RollingLoops(
-            first, border, windows, last, passed, match.height, match.stride, knobs.rows
+            first, border, windows, last, windows_input, match.height, match.stride, knobs.rows
         )
         sums = math.prod(match.image) * math.prod(match.first.terms)
-        whole.nests.append(loops.write(parallel=sums >= PRODUCTS))
-        rewrite_function(sch, tvm.tirx.stmt_seq(*whole.nests), whole.buffers)
+        prologue.nests.append(loops.write(parallel=sums >= PRODUCTS))
+        rewrite_function(sch, tvm.tirx.stmt_seq(*prologue.nests), prologue.buffers)
 
 
 ROLLING: Final = RollingTemplate()
 
 
 def _list_first_tiles(match: RolledParts, hardware: HardwareParams) -> list[Tile]:
-    """Return some tiles of the first convolution, which writes one pixel after the other."""
+    """List the best tiles of the first convolution, which writes pixel after pixel."""
     row = match.first
     return [
         replace(tile, outer="rows")
@@ -147,7 +149,7 @@ def _list_first_tiles(match: RolledParts, hardware: HardwareParams) -> list[Tile
 
 
 def _list_last_tiles(match: RolledParts, hardware: HardwareParams) -> Sequence[Tile | None]:
-    """Return some tiles of the product behind the windows; its result may go far away."""
+    """List the best tiles of the last convolution; results larger than L1 are prefetched."""
     if match.last is None:
         return [None]
     size = math.prod(match.result[:3]) * match.last.breadth * _ELEMENT
@@ -158,7 +160,7 @@ def _list_last_tiles(match: RolledParts, hardware: HardwareParams) -> Sequence[T
 
 
 def _select_best_tiles(row: Contraction, hardware: HardwareParams) -> list[Tile]:
-    """Return some tiles of one row of a product."""
+    """Select the tiles of the lowest estimated cycles for one row of a product."""
     plain = (
         tile
         for tile in tiles(row, hardware)
@@ -173,8 +175,8 @@ def _select_best_tiles(row: Contraction, hardware: HardwareParams) -> list[Tile]
 def is_faster(module: tvm.IRModule, hardware: HardwareParams) -> bool:
     """Tell whether one function of `module` is expected to be faster than one for each reduction.
 
-    So it is where the image overflows the second-level cache, but some rows of it do not, nor the
-    weights, which are read for each row, and where few rows are computed twice.
+    That holds where the image overflows the second-level cache, but the rows of a window and the
+    weights, which are read for each row, fit it, and where few rows are computed twice.
     """
     match = match_rolled_parts(make_schedule(module)) if hardware.backend.templates() else None
     if match is None:
@@ -184,46 +186,48 @@ def is_faster(module: tvm.IRModule, hardware: HardwareParams) -> bool:
     weights = sum(part.breadth * math.prod(part.terms) * _ELEMENT for part in products)
     rows = ROLLING.fill(match, hardware).rows
     again = ((rows - 1) * match.stride + match.height) / (rows * match.stride)
-    room = hardware.l2 * _FULL
-    held = row * match.height + weights <= room
-    return row * match.image[1] > room and held and again <= _AGAIN
+    cache_bytes = hardware.l2 * _FULL
+    fits_cache = row * match.height + weights <= cache_bytes
+    return row * match.image[1] > cache_bytes and fits_cache and again <= _AGAIN
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
-    """What stands before the loops: copies of weights, and operands that are computed first."""
+class _Prologue:
+    """Loop nests before the fused loops: copies of weights, and padded or computed operands."""
 
     nests: list[tvm.tirx.Stmt]
     buffers: list[tvm.ir.Var]
 
 
-def _build_product(sch: Schedule, row: Contraction, tile: Tile, whole: _Whole) -> Tiled:
-    """Return a part that sums products, as one row of it."""
+def _build_product(sch: Schedule, row: Contraction, tile: Tile, prologue: _Prologue) -> Tiled:
+    """Build the tiles of one row of a 1x1 convolution, and the copy of its weights."""
     inline_blocks(sch, (*row.inlined, *row.after[:-1]))
-    whole.nests.extend(build_operand_nests(sch, row.name, row.before, tile.width))
-    whole.buffers.extend(sch.get(sch.get_sblock(name)).body.buffer for name in row.before)
+    prologue.nests.extend(build_operand_nests(sch, row.name, row.before, tile.width))
+    prologue.buffers.extend(sch.get(sch.get_sblock(name)).body.buffer for name in row.before)
     product = Product.of(sch.get(sch.get_sblock(row.name)))
     if product is None:
         raise ScheduleError(f"block {row.name} no longer sums products")
     last = sch.get(sch.get_sblock(row.after[-1])) if row.after else None
     nest = Nest(row, tile, product, last)
     copy = Copy.of(nest)
-    whole.nests.append(copy.write())
-    whole.buffers.append(copy.buffer)
+    prologue.nests.append(copy.write())
+    prologue.buffers.append(copy.buffer)
     return nest, copy
 
 
-def _build_windows(sch: Schedule, windows: Windows, tile: WindowTile, whole: _Whole) -> OpenWindows:
-    """Return the part with windows."""
+def _build_windows(
+    sch: Schedule, windows: Windows, tile: WindowTile, prologue: _Prologue
+) -> OpenWindows:
+    """Build the tiles of the depthwise convolution, and the copy of its weights."""
     inline_copies(sch)
     inline_blocks(sch, windows.after[:-1])
     pack_weights(sch, sch.get_sblock(windows.name), windows, tile.columns)
-    known = {*windows.before, windows.name, *windows.after}
+    block_names = {*windows.before, windows.name, *windows.after}
     blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}
     for name, rv in blocks.items():
-        if name not in known:
-            whole.nests.append(sch.get(sch.get_loops(rv)[0]))
-            whole.buffers.append(sch.get(rv).writes[0].source)
+        if name not in block_names:
+            prologue.nests.append(sch.get(sch.get_loops(rv)[0]))
+            prologue.buffers.append(sch.get(rv).writes[0].source)
     last = sch.get(blocks[windows.after[-1]]) if windows.after else None
     return OpenWindows(
         windows, sch.get(blocks[windows.name]), None, last, OpenSizes({}, {}, {}),

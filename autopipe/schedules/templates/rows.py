@@ -97,7 +97,7 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> RowLoops | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         trial = sch.copy()
         steps = [trial.get(rv) for rv in blocks_of(trial)]
         inline_cheap_blocks(trial)

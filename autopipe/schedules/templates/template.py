@@ -55,7 +55,7 @@ class Template(ABC, Generic[Match, Knobs]):
 
     @abstractmethod
     def match(self, sch: Schedule, /) -> Match | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
 
     @abstractmethod
     def settings(self, match: Match, hardware: HardwareParams, /) -> Iterator[Knobs]:

@@ -79,7 +79,7 @@ class TileProductTemplate(Template[Tiled, Block]):
     version = schedule_version("tile_product")
 
     def match(self, sch: Schedule) -> Tiled | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         match = short_sums.match_short_sum(sch)
         if match is None or match.operands not in TILE_PRODUCTS:
             return None

@@ -98,7 +98,7 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> Transposition | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         if match_movement(sch) is None:
             return None
         trial = sch.copy()

@@ -53,16 +53,16 @@ MAX_VECTORS = 4
 """Most vectors in a row of a tile."""
 
 AHEAD = 256
-"""Operations that a processor looks ahead, so that sums of short windows overlap with the next."""
+"""Operations in the out-of-order window: sums of short windows overlap with the next ones."""
 
 STACK = 1024
 """Bytes from which on TVM takes a buffer from the runtime's allocator, not from the stack."""
 
 MANY = 3
-"""With more weights in a row, registers for a row of the input, too, leave few for sums. A tile of
-at least half a row reads its input from the stack then, which is faster; shorter tiles lose. With
-twice as many one sum is left, and every tile does: 7x7 at 56 x 56 x 48, 7 sums in place of one, 288
-us of 928."""
+"""Weights in a row above which keeping the input row in registers, too, leaves few for sums. Tiles
+of at least half a row then read their input from the stack, which is faster; shorter tiles lose.
+With twice as many weights one sum is left, and all tiles read the stack: 7x7 at 56 x 56 x 48 has
+7 sums in place of one, and takes 288 us in place of 928."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class WindowTile:
     width: int
     """Elements in a vector, a power of two; divides `columns`."""
     shared: int
-    """How many of the loops over tiles, from the outermost on, are fused and run in parallel."""
+    """Number of loops over tiles, from the outermost on, that are fused and run in parallel."""
 
 
 class WindowTemplate(Template[Windows, WindowTile]):
@@ -87,14 +87,14 @@ class WindowTemplate(Template[Windows, WindowTile]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> Windows | None:
-        """Return what the knobs depend on, or None if the function is for another template."""
+        """Match the function, or return None if the template does not apply."""
         windows = match_windows(sch)
         if windows is None or not windows.wide:
             return None
         return None if windows.along and len(windows.extents) <= PAIR else windows
 
     def is_asked_last(self, windows: Windows) -> bool:
-        """Tell whether windows share no element, so that rows or planes as such are faster."""
+        """Tell whether windows share no input element, so that another template is faster."""
         return windows.share_nothing()
 
     def settings(
@@ -102,8 +102,8 @@ class WindowTemplate(Template[Windows, WindowTile]):
     ) -> Iterator[WindowTile]:
         """Yield every tile whose sums, input row and weights for it fit the registers.
 
-        Tiles divide the outputs, or they may `overlap`: unless that is said, where no vector
-        divides the last axis, or no whole one where functions are computed. Others wait.
+        Tiles divide the outputs, or overlap. Unless `overlap` is given, they overlap where no
+        vector divides the last axis, or no full vector where functions (exp, erf) are computed.
         """
         lanes = hardware.lanes(windows.bits)
         if overlap is None:
@@ -115,11 +115,11 @@ class WindowTemplate(Template[Windows, WindowTile]):
             for rows in _list_tile_rows(windows, hardware.registers, overlap=overlap):
                 single = columns == width == rows * width
                 if single or _can_fit_tile(windows, rows, columns, width, hardware):
-                    for shared in range(planes, planes + (1 if windows.along else PAIR + 1)):
-                        yield WindowTile(rows, columns, width, shared)
+                    for fused_loops in range(planes, planes + (1 if windows.along else PAIR + 1)):
+                        yield WindowTile(rows, columns, width, fused_loops)
 
     def estimate(self, windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
-        """Estimate the time of a tile, in no unit."""
+        """Estimate the relative time of a tile, without a unit."""
         return 1 / _estimate_efficiency(tile, windows, hardware)
 
     def apply(self, sch: Schedule, windows: Windows, tile: WindowTile) -> None:
@@ -128,11 +128,11 @@ class WindowTemplate(Template[Windows, WindowTile]):
         inline_blocks(sch, (*windows.before[:-1], *windows.after[:-1]))
         block = sch.get_sblock(windows.name)
         pack_weights(sch, block, windows, tile.columns)
-        known = read_open_sizes(sch.mod["main"])
-        if known is None and _has_overlapping_tiles(windows, tile):
-            known = OpenSizes({}, {}, {})
-        if known is not None:
-            _write_tiles(sch, windows, tile, known)
+        open_sizes = read_open_sizes(sch.mod["main"])
+        if open_sizes is None and _has_overlapping_tiles(windows, tile):
+            open_sizes = OpenSizes({}, {}, {})
+        if open_sizes is not None:
+            _write_tiles(sch, windows, tile, open_sizes)
         else:
             _schedule_tiles(sch, block, windows, tile)
 
@@ -141,7 +141,7 @@ WINDOW: Final = WindowTemplate()
 
 
 def _list_strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[int, int]]:
-    """Yield the columns of tiles and the elements of their vectors.
+    """Yield (columns, vector width) of tiles, in elements.
 
     Example: 84 columns and 8 lanes give 1 to 28 in vectors of up to 4, and, if they may overlap, 8,
     16, 24 and 32 in vectors of 8: 11, 6, 4 and 3 strips.
@@ -156,7 +156,7 @@ def _list_strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tup
 
 
 def _list_tile_rows(windows: Windows, most: int, *, overlap: bool) -> list[int]:
-    """Return the rows of tiles.
+    """List the numbers of rows that a tile may have.
 
     Example: 41 rows have no divisor but 1; seven tiles of 6 that overlap cover them.
     """
@@ -168,61 +168,63 @@ def _list_tile_rows(windows: Windows, most: int, *, overlap: bool) -> list[int]:
 
 
 def _has_overlapping_tiles(windows: Windows, tile: WindowTile) -> bool:
-    """Tell whether tiles overlap, which TVM's primitives can not do."""
+    """Tell whether tiles overlap, which TVM's primitives cannot express."""
     return bool(windows.extents[-1] % tile.columns or _find_row_extent(windows) % tile.rows)
 
 
-def _write_tiles(sch: Schedule, windows: Windows, tile: WindowTile, known: OpenSizes) -> None:
-    """Make tiles that overlap the body of the function, after the copy of the weights."""
+def _write_tiles(sch: Schedule, windows: Windows, tile: WindowTile, open_sizes: OpenSizes) -> None:
+    """Replace the body of the function by overlapping tiles, after the copy of the weights."""
     if windows.along:
-        raise ScheduleError("windows extend along an open axis")
-    done = {*windows.before[-1:], windows.name, *windows.after[-1:]}
-    blocks = {name: sch.get(sch.get_sblock(name)) for name in done}
+        raise ScheduleError("windows extend along a dynamic axis")
+    tiled_names = {*windows.before[-1:], windows.name, *windows.after[-1:]}
+    blocks = {name: sch.get(sch.get_sblock(name)) for name in tiled_names}
     before, last = (
         [blocks[name] for name in names[-1:]] for names in (windows.before, windows.after)
     )
     nest = OpenWindows(
         windows, blocks[windows.name], before[0] if before else None, last[0] if last else None,
-        known, tile.rows, tile.columns, tile.width, tile.shared,
+        open_sizes, tile.rows, tile.columns, tile.width, tile.shared,
     )  # fmt: skip
-    here = sch.get_sblock("root")
-    root = sch.get(here)
-    others = [rv for rv in sch.get_child_blocks(here) if sch.get(rv).name_hint not in done]
-    packed = [sch.get(sch.get_loops(rv)[0]) for rv in others]
+    root_block = sch.get_sblock("root")
+    root = sch.get(root_block)
+    packing_blocks = [
+        rv for rv in sch.get_child_blocks(root_block) if sch.get(rv).name_hint not in tiled_names
+    ]
+    packing_loops = [sch.get(sch.get_loops(rv)[0]) for rv in packing_blocks]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
     buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
-    written = nest.write(0 if has_costly_functions(blocks.values()) else WINDOW_PRODUCTS)
-    rewrite_function(sch, tvm.tirx.stmt_seq(*packed, written), buffers)
+    tile_loops = nest.write(0 if has_costly_functions(blocks.values()) else WINDOW_PRODUCTS)
+    rewrite_function(sch, tvm.tirx.stmt_seq(*packing_loops, tile_loops), buffers)
 
 
 def _schedule_tiles(sch: Schedule, block: SBlockRV, windows: Windows, tile: WindowTile) -> None:
-    """Make tiles that divide the outputs, by primitives of TVM."""
+    """Split the outputs into tiles that divide them, by schedule primitives of TVM."""
     last = windows.after[-1:]
     result = sch.get_sblock(last[0]) if last else sch.cache_write(block, 0, "global")
-    shared, inner = _split_into_tiles(sch, block, result, tile)
+    parallel_loop, inner = _split_into_tiles(sch, block, result, tile)
     sch.compute_at(block, inner, preserve_unit_loops=True)
     vectors, vector = sch.split(sch.get_loops(result)[-1], [None, tile.width])
     sch.vectorize(vector)
     sch.unroll(vectors)
     if windows.before and windows.along:
-        sch.compute_at(sch.get_sblock(windows.before[-1]), shared)
+        sch.compute_at(sch.get_sblock(windows.before[-1]), parallel_loop)
     _reduce_in_registers(sch, block, windows, tile)
 
 
 def _split_into_tiles(
     sch: Schedule, block: SBlockRV, result: SBlockRV, tile: WindowTile
 ) -> tuple[LoopRV, LoopRV]:
-    """Make the loops over tiles; return the loop that threads share, and the innermost loop."""
+    """Split the outputs into tiles; return the parallel loop and the innermost loop over tiles."""
     *outer, columns = sch.get_loops(result)
     rows = outer.pop() if outer else sch.add_unit_loop(columns)
     row_tile, row = sch.split(rows, [None, tile.rows])
     column_tile, column = sch.split(columns, [None, tile.columns])
     sch.reorder(*outer, column_tile, row_tile, row, column)
     tiles = [*outer, column_tile, row_tile]
-    shared = sch.fuse(*tiles[: tile.shared])
+    parallel_loop = sch.fuse(*tiles[: tile.shared])
     functions = has_costly_functions([sch.get(block), sch.get(result)])
-    parallelize_loop(sch, block, shared, 0 if functions else WINDOW_PRODUCTS)
-    return shared, [shared, *tiles[tile.shared :]][-1]
+    parallelize_loop(sch, block, parallel_loop, 0 if functions else WINDOW_PRODUCTS)
+    return parallel_loop, [parallel_loop, *tiles[tile.shared :]][-1]
 
 
 def _reduce_in_registers(
@@ -234,27 +236,27 @@ def _reduce_in_registers(
     row = outer[-1] if outer else sch.add_unit_loop(column)
     reductions = loops[len(windows.extents) :]
     across = [reductions[axis] for axis in windows.across]
-    others = [loop for axis, loop in enumerate(reductions) if axis not in windows.across]
+    outer_reductions = [loop for axis, loop in enumerate(reductions) if axis not in windows.across]
     vectors, vector = sch.split(column, [None, tile.width])
-    sch.reorder(*others, *across, row, vectors, vector)
+    sch.reorder(*outer_reductions, *across, row, vectors, vector)
     sums = tile.rows * tile.columns // tile.width
     if sums * windows.taps_across <= UNROLLED:
         for loop in across:
             sch.unroll(loop)
     write_out(sch, block, 3)
-    start = sch.decompose_reduction(block, [*others, *across][0])
+    start = sch.decompose_reduction(block, [*outer_reductions, *across][0])
     write_out(sch, start, 3)
     if windows.before and not windows.along:
         sparse = _count_input_elements(windows, tile.rows) > tile.rows * windows.taps_across
-        level = across if sparse or not others else others
+        level = across if sparse or not outer_reductions else outer_reductions
         _read_row(sch, sch.get_sblock(windows.before[-1]), level[-1], tile.width)
     if sums * windows.taps <= UNROLLED:
-        for loop in others:
+        for loop in outer_reductions:
             sch.unroll(loop)
 
 
 def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
-    """Compute a row of the padded input inside a loop, in registers too."""
+    """Compute a row of the padded input inside a loop, in registers."""
     sch.compute_at(block, loop, preserve_unit_loops=True)
     *_, column = sch.get_loops(block)
     sch.split(column, [None, width])
@@ -262,10 +264,10 @@ def _read_row(sch: Schedule, block: SBlockRV, loop: LoopRV, width: int) -> None:
 
 
 def pack_weights(sch: Schedule, block: SBlockRV, windows: Windows, columns: int) -> None:
-    """Read weights from a copy [strip, other axes, column], which the build makes once.
+    """Pack weights as [strip, other axes, column], once at build time.
 
-    Strips that overlap read from one strip of all columns. Does nothing where there are no weights,
-    or their layout is not free.
+    Overlapping strips read from one strip of all columns. Does nothing where there are no weights,
+    or where their layout is fixed.
     """
     if windows.weights is None or not windows.free:
         return
@@ -277,18 +279,18 @@ def pack_weights(sch: Schedule, block: SBlockRV, windows: Windows, columns: int)
     copy = sch.cache_read(block, windows.weights, "global")
 
     def tiled(*index: tvm.tirx.Var) -> list[tvm.ir.Expr]:
-        others = index[:at] + index[at + 1 :]
-        return [index[at] // columns, *others, index[at] % columns]
+        other_axes = index[:at] + index[at + 1 :]
+        return [index[at] // columns, *other_axes, index[at] % columns]
 
     sch.transform_layout(block, ("read", windows.weights), tiled)
     sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
 
 
 def _estimate_efficiency(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> float:
-    """Return the estimated share of the peak speed, from 0 to 1.
+    """Estimate the share of the peak speed that a tile reaches, from 0 to 1.
 
-    The factors: how full the vectors are, how much latency other sums hide, the length of a run of
-    memory, arithmetic against loads, busy cores, what is not computed twice; 0.8 for each parallel
+    The factors: utilized vector lanes, latency that other sums hide, length of contiguous memory,
+    arithmetic per load, busy cores, share of outputs that are computed once; 0.8 for each parallel
     loop favours few of them.
     """
     vectors = tile.columns // tile.width
@@ -304,10 +306,10 @@ def _estimate_efficiency(tile: WindowTile, windows: Windows, hardware: HardwareP
     jobs = math.prod([*windows.extents[:-PAIR], *inner][: tile.shared])
     busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
     full = tile.width / hardware.lanes(windows.bits)
-    hidden = min(1.0, max(sums, AHEAD / windows.taps) / hiding_sums(hardware.machine))
+    latency_share = min(1.0, max(sums, AHEAD / windows.taps) / hiding_sums(hardware.machine))
     run = tile.columns * windows.bits
     near = run / (run + 8 * LINE_BYTES)  # single lines that are far apart are read slowly
-    return full * hidden * near * work / (work + loads) * busy * once * 0.8**tile.shared
+    return full * latency_share * near * work / (work + loads) * busy * once * 0.8**tile.shared
 
 
 def _find_row_extent(windows: Windows) -> int:
@@ -316,14 +318,14 @@ def _find_row_extent(windows: Windows) -> int:
 
 
 def _count_input_elements(windows: Windows, rows: int) -> int:
-    """Return how many elements of a row of the input a tile reads."""
+    """Count the elements that a tile reads of a row of the input."""
     return (rows - 1) * windows.stride + windows.reach
 
 
 def _can_fit_tile(
     windows: Windows, rows: int, columns: int, width: int, hardware: HardwareParams
 ) -> bool:
-    """Tell whether a tile fits the registers, and its sums and its row of the input the stack."""
+    """Tell whether a tile fits the registers, and its sums and input row fit the stack."""
     vectors = columns // width
     row = _count_input_elements(windows, rows) if windows.before or rows > 1 else 0
     weights = windows.taps_across if windows.weights is not None else 0
@@ -331,12 +333,12 @@ def _can_fit_tile(
     if 0 < weights <= MANY and not hardware.machine.memory_operands:  # LLVM loads all weights first
         return vectors * (rows + 1 + windows.taps) <= hardware.registers and stack < STACK
     long = rows * 2 >= _find_row_extent(windows) or weights >= 2 * MANY
-    held = 1 if weights > MANY and long else row
-    return vectors * (rows + held + weights) <= hardware.registers and stack < STACK
+    input_registers = 1 if weights > MANY and long else row
+    return vectors * (rows + input_registers + weights) <= hardware.registers and stack < STACK
 
 
 def _count_vector_loads(windows: Windows, rows: int) -> int:
-    """Return how many vectors each vector of columns of a tile needs for a row of the input."""
+    """Count the vectors loaded per row of the input, for each vector of columns of a tile."""
     return _count_input_elements(windows, rows) + (
         windows.taps_across if windows.weights is not None else 0
     )
