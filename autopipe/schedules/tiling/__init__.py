@@ -4,9 +4,9 @@
 and all their settings, `promise` estimates the time of a setting. `nest` numbers the tiles,
 `packing` copies the weights into the order of the tiles, `padding` writes the border of an image,
 and `loops` writes the code of a tile. The template `templates/contraction.py` puts these together.
-`bands` is apart: it writes the loops of attention for its template. So are those for registers of
-tiles: `tile_blocks` has the knobs and estimates, `tile_registers` says what each register holds,
-`tile_places` where a block is, `tile_kernel` multiplies, and `tile_pipeline` writes the loops.
+`bands` is separate: it writes the loops of attention for its template. So are the modules for AMX
+tiles: `tile_blocks` has the knobs and estimates, `tile_registers` assigns the registers,
+`tile_places` locates blocks, `tile_kernel` multiplies, and `tile_pipeline` writes the loops.
 
 Example: a dense layer of 112 rows, 64 terms and 96 columns, in tiles of 6 x 32 outputs.
 

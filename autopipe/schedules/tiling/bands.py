@@ -1,6 +1,6 @@
-"""Writes the loops of attention: bands of queries, whose scores stay in a cache.
+"""Writes the loops of attention in bands of queries, so that the scores of a band stay in a cache.
 
-Template `attention` says in an example what they do.
+Template `attention` has an example.
 """
 
 import math
@@ -21,13 +21,13 @@ from autopipe.schedules.parallel_work import PRODUCTS
 
 DTYPE: Final = "float32"
 """Of all tensors."""
-_TURNED: Final = 8
-"""Numbers that are read at once where queries are turned around."""
+_TRANSPOSED: Final = 8
+"""Elements of a query that are read at once where queries are transposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """What the knobs depend on."""
+    """The sizes of an attention, which determine the valid knobs."""
 
     form: AttentionForm
     outer: tuple[int, ...]
@@ -35,14 +35,14 @@ class Attended:
     queries: int
     keys: int
     depth: int
-    """Numbers of a query and of a key."""
+    """Elements of a query and of a key."""
     breadth: int
-    """Numbers of a value."""
+    """Elements of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryBand:
-    """The knobs."""
+    """The knobs of template `attention`."""
 
     queries: int
     """Queries of a job, a multiple of those of a tile of scores."""
@@ -55,9 +55,9 @@ class QueryBand:
     rows: int
     """Queries of a tile of results."""
     columns: int
-    """Numbers of a tile of results, a multiple of `lanes`."""
+    """Elements of a tile of results, a multiple of `lanes`."""
     lanes: int
-    """Numbers of a result in a vector, a power of two."""
+    """Elements of a result in a vector, a power of two."""
 
 
 def _to_int64(value: int) -> Expr:
@@ -97,9 +97,9 @@ class BandLoops:
             self._write_results(heads, first, scores, total)
 
     def _turn(self, heads: list[Expr], first: Expr, transposed_queries: tvm.ir.Var) -> None:
-        """Write the queries of a band, their numbers as rows."""
+        """Write the transposed and scaled queries of a band: [depth, queries]."""
         form, query, depth = self.found.form, self.tensors[0], self.found.depth
-        chunk = math.gcd(depth, _TURNED)
+        chunk = math.gcd(depth, _TRANSPOSED)
         scale = tirx.const(form.scale, DTYPE)
         with (
             T.serial(_to_int64(0), _to_int64(depth // chunk)) as part,
@@ -117,7 +117,7 @@ class BandLoops:
         scores: tvm.ir.Var,
         most: tvm.ir.Var,
     ) -> None:
-        """Write the scores of a band, and the largest of each query."""
+        """Write the scores of a band, and the maximum of each query."""
         attention, knobs, key = self.found, self.knobs, self.tensors[1]
         lowest, sizes = tirx.min_value(DTYPE), (knobs.keys, knobs.across, knobs.width)
         self._write_query_loop(lambda lane: T.buffer_store(most, lowest, [lane]))
@@ -141,9 +141,9 @@ class BandLoops:
                 score = sums[row, lane] + self._load_mask(place, start + row, left + lane)
                 T.buffer_store(sums, score, [row, lane])
                 T.buffer_store(scores, sums[row, lane], [start + row, left + lane])
-                # A NaN that is lost here comes back in the sum of all shares.
-                known, score = largest[lane], sums[row, lane]
-                T.buffer_store(largest, tirx.Select(known > score, known, score), [lane])
+                # A NaN that is lost here comes back in the sum of the exponentials.
+                maximum, score = largest[lane], sums[row, lane]
+                T.buffer_store(largest, tirx.Select(maximum > score, maximum, score), [lane])
             for _, lane in _write_tile_loops(1, *sizes[1:]):
                 T.buffer_store(most, largest[lane], [left + lane])
 
@@ -155,7 +155,7 @@ class BandLoops:
         return self.tensors[3][find_mask_index(self.tensors[3], [*heads, first + lane, key])]
 
     def _write_exponentials(self, scores: tvm.ir.Var, most: tvm.ir.Var, total: tvm.ir.Var) -> None:
-        """Write e^score in the place of each score, as a share of that of the largest one."""
+        """Replace each score by e^(score - maximum of its query), and sum these per query."""
         knobs = self.knobs
         with T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.width)) as vector:
             sums = self._allocate_buffer(knobs.width, scope="local")
@@ -180,7 +180,7 @@ class BandLoops:
     def _write_results(
         self, heads: list[Expr], first: Expr, scores: tvm.ir.Var, total: tvm.ir.Var
     ) -> None:
-        """Write the sums of values, divided by the sum of shares."""
+        """Write the weighted sums of values, divided by the sum of the exponentials."""
         attention, knobs, value, out = self.found, self.knobs, self.tensors[2], self.tensors[-1]
         with (
             T.serial(_to_int64(0), _to_int64(-(-attention.breadth // knobs.columns))) as strip,

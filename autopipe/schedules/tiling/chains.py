@@ -1,8 +1,8 @@
 """Writes reductions of some outputs side by side, or of one output in partial results.
 
-A step of a reduction waits for the step before it, some cycles. Steps of several outputs do not
-wait for each other, nor do those of partial results, which vectors hold. Template `reduction` says
-in an example what both look like.
+A step of a reduction waits some cycles for the step before it. Steps of several outputs do not wait
+for each other, nor do those of partial results, which vectors hold. Template `reduction` has an
+example of both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,14 +40,14 @@ class ChainLoops:
     axis: int
     """The axis along which outputs are side by side, -1 where there is none."""
     chains: int
-    """How many of them are."""
+    """The number of outputs side by side."""
     parallel: bool
     join: Join | None = None
-    """How partial results of an output become one, where there are some."""
+    """The operation that combines partial results of an output, if there are any."""
     partial: int = 1
-    """How many there are: a power of two."""
+    """Number of partial results, a power of two."""
     width: int = 1
-    """Of them in a vector, a power of two."""
+    """Partial results in a vector, a power of two."""
 
     def write(self) -> tvm.tirx.Stmt:
         """Return the loops."""
@@ -174,7 +174,7 @@ def store_results(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) ->
 def write_reduced_output(
     reduction: Reduction, last: SBlock | None, results: Sequence[Expr], values: Values
 ) -> None:
-    """Write an output: the results of a reduction, or what the block that follows makes of them."""
+    """Write an output: the results of a reduction, or the elementwise block applied to them."""
     stores = reduction.reducer.finals
     kinds = [str(store.buffer.ty.dtype) for store in stores]
     results = [

@@ -1,4 +1,4 @@
-"""Has memory brought near before a tile wants it: what it will write, and weights to come.
+"""Prefetches the outputs that a tile will write, and the weights of later steps.
 
 In a model an output goes to memory that was last touched long ago. A store to it waits until its
 line has come, and so does the load of a residual that is added. There are few steps of the sum
@@ -41,7 +41,7 @@ _TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
 
 
 def count_line_elements(bits: int) -> int:
-    """Return how many elements of so many bits are in a line."""
+    """Return the number of elements of `bits` bits in a cache line."""
     return 8 * LINE_BYTES // bits
 
 
@@ -56,16 +56,16 @@ def find_residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
 
 
 def prefetch_read(load: Expr) -> None:
-    """Write the fetch of the line of an element that is read."""
+    """Write the prefetch of the cache line of an element that is read."""
     T.evaluate(build_prefetch(load))
 
 
 def prefetch_write(buffer: tvm.ir.Var, index: Sequence[Expr]) -> None:
-    """Write the fetch of the line of an element that is written."""
+    """Write the prefetch of the cache line of an element that is written."""
     T.evaluate(build_prefetch(buffer[tuple(index)], _TO_WRITE))
 
 
 def build_prefetch(element: Expr, how: tuple[int, int, int] = _TO_READ) -> Expr:
-    """Return the call that fetches the line of an element."""
+    """Build the call that prefetches the cache line of an element."""
     address = tirx.address_of(element)
     return tirx.call_llvm_intrin("void", "llvm.prefetch", address, *how)

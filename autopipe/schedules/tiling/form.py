@@ -1,6 +1,6 @@
 """Recognizes a function that sums products, from its TIR alone.
 
-This is `match` of the template `contraction`: what it returns is all that the knobs depend on.
+This is `match` of the template `contraction`: the knobs depend on its result alone.
 """
 
 import math
@@ -21,7 +21,7 @@ from autopipe.schedules.tiling.lines import Lines, choose_tile_axes
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """What the knobs depend on in a function that sums products.
+    """A function that sums products, as the knobs depend on it.
 
     Example: a 3x3 convolution of an image [1, 56, 56, 64] (NHWC) with 64 outputs, bias and ReLU
     has `name` "conv2d_nhwc", `before` ("pad_temp",), `after` ("T_add", "compute"), `extents`
@@ -88,9 +88,9 @@ class Contraction:
 def match_contraction(
     sch: Schedule, read: Callable[[SBlock], Product | None] = Product.of
 ) -> Contraction | None:
-    """Return the contraction of a function, or None if it is for another template.
+    """Match a function as a contraction; None if it is for another template.
 
-    `read` tells what a block sums, or what it reduces in other ways.
+    `read` parses a block as a product, or as a reduction of another form.
 
     A function is served if exactly one of its blocks sums, this block sums a product, and each
     block after it computes an output from one sum. Copies of operands, such as a transpose, are
@@ -104,15 +104,15 @@ def match_contraction(
     before = [block.name_hint for block in blocks[:position]]
     after = blocks[position + 1 :]
     copies = tuple(name for name, block in zip(before, blocks, strict=False) if is_copy(block))
-    for inlined in dict.fromkeys([copies, ()]):
-        product, tile_axes = _find_tile_axes(sch, blocks[position].name_hint, inlined, read)
+    for inlined_copies in dict.fromkeys([copies, ()]):
+        product, tile_axes = _find_tile_axes(sch, blocks[position].name_hint, inlined_copies, read)
         if product is None or any(not _is_elementwise(block, product.extents) for block in after):
             return None
         if tile_axes is not None:
             return Contraction(
                 name=product.block.name_hint,
-                inlined=inlined,
-                before=tuple(name for name in before if name not in inlined),
+                inlined=inlined_copies,
+                before=tuple(name for name in before if name not in inlined_copies),
                 after=tuple(block.name_hint for block in after),
                 extents=product.extents,
                 terms=product.terms,
@@ -127,12 +127,12 @@ def match_contraction(
 def _find_tile_axes(
     sch: Schedule,
     name: str,
-    inlined: tuple[str, ...],
+    inlined_copies: tuple[str, ...],
     read: Callable[[SBlock], Product | None],
 ) -> tuple[Product | None, Lines | None]:
     """Return the product that a block sums without some copies, and the axes of its tiles."""
-    trial = sch.copy() if inlined else sch
-    inline_blocks(trial, inlined)
+    trial = sch.copy() if inlined_copies else sch
+    inline_blocks(trial, inlined_copies)
     product = read(trial.get(trial.get_sblock(name)))
     return product, choose_tile_axes(
         product, weights.list_weights(sch.mod["main"])
@@ -144,12 +144,14 @@ def _is_elementwise(block: SBlock, extents: tuple[int, ...]) -> bool:
 
     Axes of one element may come and go, as where a batch of heads is reshaped.
     """
-    own = extents_of(block)
-    if own == extents:
+    block_extents = extents_of(block)
+    if block_extents == extents:
         return True
     long = [extent for extent in extents if extent > 1]
-    axes = [axis.var for axis, extent in zip(block.iter_vars, own, strict=False) if extent > 1]
-    if not is_spatial(block) or [extent for extent in own if extent > 1] != long:
+    axes = [
+        axis.var for axis, extent in zip(block.iter_vars, block_extents, strict=False) if extent > 1
+    ]
+    if not is_spatial(block) or [extent for extent in block_extents if extent > 1] != long:
         return False
     for load in loads_of(to_simple_indices(block).body.value):
         shape = list(map(int, load.source.ty.shape))

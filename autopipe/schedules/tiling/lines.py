@@ -1,8 +1,8 @@
 """Chooses the axes along which the rows and columns of a tile lie.
 
-A tile is a rectangle of outputs. Its columns become vectors, so they lie along an axis whose
-neighbours are neighbours in memory. Its rows lie along another axis, so that one vector of weights
-serves all rows. Two axes that lie in memory like one axis are taken as one longer axis.
+A tile is a rectangle of outputs. Its columns become vectors, so they lie along an axis that is
+contiguous in memory. Its rows lie along another axis, so that one vector of weights serves all
+rows. Two axes that lie in memory like one axis are fused to one longer axis.
 
 Examples (positions among the spatial axes of the output):
 
@@ -65,7 +65,7 @@ def choose_tile_axes(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines |
     The columns take the last axis along which an operand lies in memory, or can be copied to lie.
     If that axis is short, as the width of a small NCHW image is, the columns take another axis of
     a weight that fills vectors better; each output is then written alone. `weights` are the
-    buffers whose layout is free.
+    buffers that the build may pack.
     """
     choices = (
         _try_column_axis(product, weights, axis) for axis in reversed(range(len(product.axes)))
@@ -78,26 +78,26 @@ def choose_tile_axes(product: Product, weights: Sequence[tvm.ir.Var]) -> Lines |
     return max(preferred_choices, key=lambda choice: min(choice.granule, _SHORT), default=None)
 
 
-def extend_rows(found: Lines, product: Product) -> Lines:
-    """Return the axes of a tile with rows along all axes that lie in memory like one, open or not.
+def extend_rows(lines: Lines, product: Product) -> Lines:
+    """Extend the rows of a tile to all axes that lie in memory like one, dynamic or not.
 
-    At likely sizes an axis may have one element, such as a batch, and then it is none of the rows.
+    At specialized sizes an axis may have extent 1, such as a batch, and is left out of the rows.
     """
-    if not found.rows:
-        return found
-    other_axes = {*found.columns, *found.batch}
-    rows = _merge_axes(product, found.rows[-1], other_axes)
-    merged_axes = product.axes[rows[0] : found.rows[0]]
-    operand = product.loads[found.operand]
+    if not lines.rows:
+        return lines
+    other_axes = {*lines.columns, *lines.batch}
+    rows = _merge_axes(product, lines.rows[-1], other_axes)
+    merged_axes = product.axes[rows[0] : lines.rows[0]]
+    operand = product.loads[lines.operand]
     return (
-        found
+        lines
         if any(count_occurrences(operand, axis) for axis in merged_axes)
-        else replace(found, rows=rows)
+        else replace(lines, rows=rows)
     )
 
 
 def _try_column_axis(product: Product, weights: Sequence[tvm.ir.Var], last: int) -> Lines | None:
-    """Return the axes of a tile whose columns end with axis `last`, or None if there is none."""
+    """Return the axes of a tile with axis `last` as its last column axis, or None."""
     loads, extents, column = product.loads, product.extents, product.axes[last]
     columns = _merge_axes(product, last, other_axes=())
     granule = _compute_granule(loads, column, math.prod(extents[axis] for axis in columns))

@@ -53,21 +53,21 @@ Tiled = tuple[Nest, Copy | None]
 """A nest, and the copy that the operand along its columns is read from."""
 
 
-def build_tile_loops(tiled: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
+def build_tile_loops(nests: Sequence[Tiled], parallel: bool | Expr) -> tvm.tirx.Stmt:  # noqa: FBT001 - a condition
     """Return the loop over all tiles, in parallel where that pays: a condition for dynamic shapes.
 
-    With dynamic shapes there may be no whole tile: then the next of `tiled` is taken, and the last
+    With dynamic shapes there may be no whole tile: then the next of `nests` is taken, and the last
     one always fits. Raises ScheduleError if a block behind the sum reads it at another index than
     it writes.
     """
     with IRBuilder() as builder:
         for spread in write_branches(parallel):
-            _write_fitting_loop(tiled, parallel=spread)
+            _write_fitting_loop(nests, parallel=spread)
     return builder.get()
 
 
-def _write_fitting_loop(tiled: Sequence[Tiled], *, parallel: bool) -> None:
-    (nest, copy), *smaller_tiles = tiled
+def _write_fitting_loop(nests: Sequence[Tiled], *, parallel: bool) -> None:
+    (nest, copy), *smaller_tiles = nests
     if nest.fits is None or not smaller_tiles:
         _write_tile_loop(nest, copy, parallel=parallel, name=f"{nest.contraction.name}_tile")
         return
@@ -103,7 +103,7 @@ def write_tile(place: TilePlace, copy: Copy | None) -> None:
 
 
 def _prefetch_outputs(work: _Work) -> None:
-    """Prefetch what `_write_outputs` is going to write, and what is as large, such as a residual.
+    """Prefetch the outputs of `_write_outputs`, and inputs as large as these, such as a residual.
 
     Columns lie in memory one after the other, so that one element of a line stands for all.
     """
@@ -229,7 +229,7 @@ def _write_outputs(work: _Work) -> None:
 
 
 def _count_written_columns(nest: Nest) -> int:
-    """Return how many columns of a tile are written.
+    """Count the columns of a tile that are written.
 
     A packed tile may be wider than a group: the sums past the group's end are left unwritten.
     """
@@ -242,8 +242,8 @@ def write_output(
 ) -> None:
     """Write the results of a block that sums, or what the block after it computes from them.
 
-    `stores` are where it keeps its results, `done` what these are for `values` of its axes. Raises
-    ScheduleError if these indices do not determine the last block's axes.
+    `stores` are the stores of the sums, `results` their values for `values` of the axes. Raises
+    ScheduleError if the indices of the stores do not determine the last block's axes.
     """
     at = [replace_variables(index, values) for index in stores[0].indices]
     totals = [store.buffer for store in stores]
@@ -261,7 +261,7 @@ def write_output(
 def _make_load_replacer(
     buffers: Sequence[tvm.ir.Var], results: Sequence[Expr], values: Values
 ) -> Callable[[TensorLoad], Expr]:
-    """Make a function that replaces loads of buffers by `done`, for `replace_variables`."""
+    """Make a function for `replace_variables` that replaces loads of buffers by `results`."""
 
     def replaced(read: TensorLoad) -> Expr:
         pairs = zip(buffers, results, strict=True)

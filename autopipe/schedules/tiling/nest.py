@@ -1,4 +1,4 @@
-"""Numbers the tiles of a sum of products and says which outputs are in each.
+"""Numbers the tiles of a sum of products and locates the outputs of each.
 
 Example: 112 rows and 96 columns in tiles of 6 x 32 (the knob `outer` is "columns").
 
@@ -61,7 +61,7 @@ class Nest:
 
     @property
     def granule(self) -> Extent:
-        """Columns in a group; columns whose number is open are one group."""
+        """Columns in a group; a dynamic number of columns is one group."""
         columns = [self.product.lengths[axis] for axis in self.contraction.lines.columns]
         is_static = all(isinstance(length, int) for length in columns)
         return self.contraction.lines.granule if is_static else product_of(columns)
@@ -80,7 +80,7 @@ class Nest:
 
     @property
     def order(self) -> list[tuple[int | str, Extent]]:
-        """What the tiles are numbered along and how many there are along it, outermost first."""
+        """The loops over tiles with their extents, outermost first: axes, "rows", "columns"."""
         contraction = self.contraction
         outer_loops: list[tuple[int | str, Extent]] = [
             (axis, self.product.lengths[axis]) for axis in contraction.others
@@ -134,7 +134,7 @@ class Nest:
         return dict(zip(axes, unravel_index(extents, index), strict=True))
 
     def place(self, job: Expr) -> "TilePlace":
-        """Return where tile `job` is. It writes statements: an IRBuilder must be open."""
+        """Bind the position of tile `job`. An IRBuilder must be open."""
         position: dict[int | str, Expr] = {}
         for part, extent in reversed(self.order):
             count = extent if isinstance(extent, int) else T.max(self.number(extent), 1)
@@ -148,7 +148,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class TilePlace:
-    """Where a tile is."""
+    """The position of a tile in its nest."""
 
     nest: Nest
     others: dict[int, Expr]

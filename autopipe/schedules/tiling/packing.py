@@ -71,7 +71,7 @@ class Copy:
 
     @property
     def across(self) -> bool:
-        """Whether neighbours in the copy are read from places that are apart."""
+        """Whether neighbours in the copy are not neighbours in the operand."""
         operand = self.nest.product.loads[self.nest.contraction.lines.operand]
         last = self.nest.product.axes[self.nest.contraction.lines.columns[-1]]
         return not count_occurrences(operand.indices[-1], last)

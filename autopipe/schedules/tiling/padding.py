@@ -84,7 +84,7 @@ class Padding:
 
     @property
     def line(self) -> int:
-        """Position of the axis where a line begins: the last axis that has a border, or is open.
+        """Position of the axis where a line begins: the last one with a border or a dynamic extent.
 
         A line over several axes with a dynamic inner one cannot be written in vectors: the place of
         a vector in it takes a division by a dynamic extent.
@@ -168,18 +168,18 @@ class Padding:
 def _parse_bounds(
     condition: Expr, axes: Sequence[tvm.ir.Var], extents: Sequence[Extent]
 ) -> tuple[Bounds | None, ...] | None:
-    """Return the bounds that a condition puts on each axis, or None if it says something else.
+    """Parse a condition as bounds of each axis; None if it has another form.
 
-    Example: `i > 0 and i <= 5 and j < 7` with extents (7, 8) gives ((1, 6), (0, 7)). Where an
-    extent is open, an axis has one bound on each side at most, and something is inside. A bound may
-    be the larger of two: TVM writes `j <= steps or j <= 1` where there is one step at least.
+    Example: `i > 0 and i <= 5 and j < 7` with extents (7, 8) gives ((1, 6), (0, 7)). An axis of
+    dynamic extent has at most one bound on each side, and something is inside. A bound may be the
+    larger of two: TVM writes `j <= steps or j <= 1` where there is at least one step.
     """
     bounds: list[Bounds] = [(0, extent) for extent in extents]
     for part in _split_conjunction(condition):
-        found = _parse_limit(part, axes)
-        if found is None:
+        axis_limit = _parse_limit(part, axes)
+        if axis_limit is None:
             return None
-        at, below, limit = found
+        at, below, limit = axis_limit
         low, high = bounds[at]
         if below:
             bounds[at] = low, _choose_tighter_bound(high, limit, min)
@@ -196,7 +196,7 @@ def _parse_bounds(
 
 
 def _parse_limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
-    """Return which axis a comparison bounds, whether from above, and by what."""
+    """Parse a comparison as (axis, whether it is an upper bound, limit), None for other forms."""
     if isinstance(part, tvm.tirx.Or):
         first, second = (_parse_limit(each, axes) for each in (part.a, part.b))
         if first is None or second is None or first[:2] != second[:2] or not first[1]:
@@ -216,7 +216,7 @@ def _parse_limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Ext
 def _choose_tighter_bound(
     bound: Extent, limit: Extent, choose: Callable[[int, int], int]
 ) -> Extent:
-    """Return the closer one of two bounds; one that is open is taken as it is."""
+    """Return the tighter of two bounds; a dynamic limit replaces the other."""
     if isinstance(bound, int) and isinstance(limit, int):
         return choose(bound, limit)
     return limit

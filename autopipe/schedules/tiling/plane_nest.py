@@ -1,6 +1,6 @@
 """Writes an elementwise block as loops over planes, rows and columns, with periods written out.
 
-Template `elementwise` says why, and has an example.
+Template `elementwise` has the reason and an example.
 """
 
 import math
@@ -42,7 +42,7 @@ def is_in_steps(sch: Schedule, movement: Movement) -> bool:
 
 
 def _reads_in_steps(read: tuple[AxisPiece, ...], last: int) -> bool:
-    """Tell whether neighbours along the last axis are read apart, more than once, or in few."""
+    """Tell whether a read along the last axis is strided, repeated, or has a short period."""
     pieces = sorted((piece for piece in read if piece.axis == last), key=lambda piece: piece.lower)
     if not pieces:
         return False

@@ -34,7 +34,7 @@ _PAIR: Final = 8
 a time, with a vector of weights each, and has some values of the input on their way."""
 
 UNFETCHED: Final = 1.0
-"""Further cycles of a step whose packed weights come late."""
+"""Further cycles of a step that waits for packed weights."""
 
 _REORDERED: Final = 2
 """Cycles for an element of an operand of a reduction that is copied into the order of tiles."""
@@ -206,7 +206,7 @@ def estimate_cycles(contraction: Contraction, tile: Tile, hardware: HardwarePara
 
 
 def count_jobs(contraction: Contraction, tile: Tile) -> int:
-    """Return how many tiles cover the outputs."""
+    """Count the tiles that cover the outputs."""
     cuts = -(-contraction.lines.granule // tile.columns)
     strips = contraction.breadth // contraction.lines.granule * cuts
     bands = -(-contraction.height // tile.rows)
@@ -219,6 +219,6 @@ def shares_tiles(contraction: Contraction, tile: Tile) -> bool:
 
 
 def reads_many_weights(contraction: Contraction) -> bool:
-    """Tell whether weights alone, which are read from memory, take long enough for threads."""
+    """Tell whether reading the weights from memory alone takes long enough for threads."""
     weights = contraction.column_elements if contraction.lines.free else 0
     return weights * contraction.bits >= WEIGHTS * 32

@@ -1,4 +1,4 @@
-"""Recognizes reductions over any axes, and what their cost depends on."""
+"""Recognizes reductions over any axes, and collects the sizes that their cost depends on."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -40,12 +40,12 @@ _BRANCH: Final = "if_then_else"
 
 @dataclass(frozen=True, slots=True)
 class ReducedOutputs:
-    """What the knobs depend on."""
+    """A reduction of a function, as the knobs depend on it."""
 
     name: str
     """Name of the block that reduces."""
     inlined: tuple[str, ...]
-    """Blocks that only copy an operand, or compute what is read once."""
+    """Blocks that only copy an operand, or compute elements that are read once."""
     before: tuple[str, ...]
     """Other blocks that prepare operands."""
     after: tuple[str, ...]
@@ -54,16 +54,16 @@ class ReducedOutputs:
     steps: int
     """Most steps of an output."""
     constant: bool
-    """Whether all outputs have so many."""
+    """Whether all outputs have that many steps."""
     joint: tuple[int, ...]
     """Axes along which outputs have equally many steps."""
     stride: int | None
-    """Elements from what one output reads to what its neighbour along the last axis does, the most
-    of all operands; None where that is not constant."""
+    """Largest stride of an operand, in elements, between neighbouring outputs along the last axis;
+    None where it is not constant."""
     work: int
     """Loads and operations of a step."""
     bits: int
-    """Size of a result, in bits; of the largest one."""
+    """Size of the largest result, in bits."""
     joint_steps: int
     """Last steps that may be in vectors: results can be joined, and neighbours lie in memory one
     after the other; 0 if not."""
@@ -72,8 +72,8 @@ class ReducedOutputs:
     simple: bool
     """Whether the block has one result and no block in it, as TVM's own primitives want."""
     apart: bool
-    """Whether what neighbours in a row read is evenly apart, and not far, so that whole vectors
-    are read and shuffled."""
+    """Whether neighbours in a row read at a small constant stride, so that whole vectors are read
+    and shuffled."""
     together: int
     """Size in bits of the largest element of a step where LLVM takes a vector of steps at a time,
     as of truths that lie one after the other; 0 where it takes one."""
@@ -123,7 +123,7 @@ def match_reduction(sch: Schedule) -> ReducedOutputs | None:
 
 
 def _is_evenly_apart(reduction: Reduction) -> bool:
-    """Return `apart` of `ReducedOutputs`."""
+    """Tell whether neighbouring outputs read at a small constant stride (`apart`)."""
     if not reduction.constant or not reduction.axes or reduction.reducer.branches():
         return False
     buffers = [load.source for load in reduction.loads]
@@ -140,9 +140,9 @@ def _is_reduction(block: SBlock) -> bool:
 
 
 def _find_read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> tuple[str, ...]:
-    """Return the blocks right before a reduction whose elements it reads once, in order.
+    """Find the producers of a reduction that can be inlined, as each element is read once.
 
-    A block with a border stays: vectors could not be made of its branches.
+    A block with a border stays: LLVM could not vectorize its branches.
     """
     runs = count_iterations(sch.get(block))
     names = []

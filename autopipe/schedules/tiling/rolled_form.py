@@ -37,18 +37,18 @@ _FLOAT: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class RolledParts:
-    """What the knobs depend on."""
+    """The parts of a rolled function, which the knobs depend on."""
 
     parts: tuple[tvm.IRModule, ...]
     """The convolution, the windows, and the product behind them, if there is one."""
     first: Contraction
-    """Of one row of the image, as `last` is of one row of the result."""
+    """The convolution of one row of the image; `last` is the product of one row of the result."""
     windows: Windows
     last: Contraction | None
     image: tuple[int, ...]
-    """What the first convolution writes: batch, height, width, channels."""
+    """Shape of the first convolution's output: batch, height, width, channels."""
     result: tuple[int, ...]
-    """What the windows write."""
+    """Shape of the windows' output."""
     height: int
     """Rows of the image that a window takes."""
     stride: int
@@ -77,14 +77,14 @@ def match_rolled_parts(sch: Schedule) -> RolledParts | None:
 
 
 def _find_cut(steps: Steps, reduction: int, next_reduction: int) -> int:
-    """Return the first block behind a reduction that belongs to the next one."""
+    """Return the index of the first block behind a reduction that belongs to the next reduction."""
     between = range(reduction + 1, next_reduction)
     moving = (i for i in between if is_copy(steps.blocks[i]) or Padding.of(steps.blocks[i]))
     return next(moving, next_reduction)
 
 
 def list_output_buffers(part: tvm.IRModule) -> list[Any]:
-    """Return the buffers that a part writes for others."""
+    """Return the parameters of a part that it writes: its outputs."""
     root = part["main"].body.block
     inner = list(root.alloc_buffers)
     written_buffers = [block.body.buffer for block in _list_blocks(part)]
@@ -126,13 +126,13 @@ def _match_parts(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
 
 
 def _is_plain(windows: Windows) -> bool:
-    """Tell whether windows with weights go over an image whose channels come last."""
+    """Tell whether windows with weights go over an NHWC image."""
     image = len(windows.extents) == _IMAGE and windows.across == (1,) and not windows.along
     return image and windows.weights is not None and windows.wide
 
 
 def _restrict_to_row(contraction: Contraction | None) -> Contraction | None:
-    """Return one row of a product whose weights are free; None for another function."""
+    """Restrict a product with packed weights to one row of the image; None for other functions."""
     if contraction is None or len(contraction.extents) != _IMAGE or not contraction.lines.free:
         return None
     lines = contraction.lines
@@ -198,7 +198,7 @@ def _has_other_readers(
 
 
 def _find_window_rows(part: tvm.IRModule, windows: Windows) -> tuple[int, int] | None:
-    """Return how many rows a window takes, and how far the next one is.
+    """Return (rows of the image that a window takes, stride of the windows in rows).
 
     None if a window leaves rows out, or reads other images or channels than those it writes.
     """
@@ -227,7 +227,7 @@ def _find_window_rows(part: tvm.IRModule, windows: Windows) -> tuple[int, int] |
 
 
 def find_border(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
-    """Return how windows see the result of the first convolution; None if it is changed there."""
+    """Return the border of the windows around the first convolution; None if its values change."""
     sch = make_schedule(part)
     window_forms.inline_copies(sch)
     before = [sch.get(rv) for rv in sch.get_child_blocks(sch.get_sblock("root"))]

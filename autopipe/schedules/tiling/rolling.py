@@ -1,7 +1,7 @@
 """Writes the loops of convolutions that follow each other, one row of the image after the other.
 
-Template `rolling` says in an example what they do. The three parts are written as if each had all
-of its result; then what passes between them is put into buffers that hold a few rows.
+Template `rolling` has an example. The three parts are written as if each had all of its result;
+then the accesses between them are redirected to buffers that hold a few rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ class Border:
     top: int
     left: int
     value: Expr
-    """What the border holds."""
+    """The value of the border."""
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class RollingLoops:
     last: Tiled | None
     """The product that follows the windows, if there is one."""
     passed: tvm.ir.Var
-    """Buffer of what the windows write."""
+    """Buffer that the windows write."""
     height: int
     """Rows of the image that a window takes."""
     stride: int
@@ -135,7 +135,7 @@ class RollingLoops:
                 self._write_product_row(self.last, image, row)
 
     def _write_window_row(self, image: Expr, row: Expr) -> None:
-        """Write a row of what the windows give."""
+        """Write a row of the windows' outputs."""
         nest, width, channels = self.windows, *_read_shape(self.passed)[2:]
         sums = T.sblock_alloc_buffer(
             (nest.rows, nest.columns), self.windows.block.body.buffer.ty.dtype, scope="local"
@@ -151,17 +151,17 @@ class RollingLoops:
             tile.reduce()
             tile.finish()
 
-    def _write_product_row(self, tiled: Tiled, image: Expr, row: Expr) -> None:
+    def _write_product_row(self, product: Tiled, image: Expr, row: Expr) -> None:
         """Write a row of a product."""
-        nest, copy = tiled
+        nest, copy = product
         last = self._to_index(nest.height - nest.tile.rows)
-        for strip, band in self._tiles(tiled):
+        for strip, band in self._tiles(product):
             column = T.Bind(tirx.min(band * nest.tile.rows, last))
             loops.write_tile(TilePlace(nest, {0: image, 1: row}, strip, column), copy)
 
-    def _tiles(self, tiled: Tiled) -> Iterator[tuple[Expr, Expr]]:
+    def _tiles(self, product: Tiled) -> Iterator[tuple[Expr, Expr]]:
         """Write the loops over the tiles of a row; yield strip of columns and band of rows."""
-        nest, _ = tiled
+        nest, _ = product
         counts = [nest.strips, -(-nest.height // nest.tile.rows)]
         by_columns = nest.tile.outer == "columns"
         outer, inner = counts if by_columns else reversed(counts)
@@ -192,7 +192,7 @@ class RollingLoops:
     def _redirect_buffers(
         self, loop: tirx.Stmt, ring: tvm.ir.Var, line: tvm.ir.Var | None
     ) -> tirx.Stmt:
-        """Return the loops with what passes between the parts in a few rows."""
+        """Redirect the accesses between the parts to buffers of a few rows."""
         border = self.border
 
         def place(
@@ -217,7 +217,7 @@ def _redirect_accesses(
     loop: tirx.Stmt,
     place: Callable[[tvm.ir.Var, Sequence[Expr]], tuple[tvm.ir.Var, list[Expr]] | None],
 ) -> tirx.Stmt:
-    """Return loops that read and write some buffers elsewhere."""
+    """Redirect loads and stores of loops to the buffers and indices that `place` returns."""
 
     def read(load: TensorLoad, mutator: tvm_ffi.StructuralMutator) -> Expr:
         new = mutator.default_mutate(load)

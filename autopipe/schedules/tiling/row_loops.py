@@ -1,4 +1,4 @@
-"""Writes the loop over rows, with all steps of a row in it: whole vectors, then what is left.
+"""Writes the loop over rows, with all steps of a row in it: whole vectors, then the remainder.
 
 Example: `autopipe/schedules/templates/rows.py`.
 """
@@ -138,9 +138,9 @@ def _can_fill_axis(width: int, length: Extent) -> bool:
 def split_row(
     lengths: Sequence[Extent], most: int = 2
 ) -> tuple[Sequence[Extent], Sequence[Extent]]:
-    """Return the outer axes of a row, and those after them that are taken for one.
+    """Split the axes of a row into outer axes and those after them that are fused.
 
-    Those are as many long ones as TVM sees to be one in memory, or the last axis if one is dynamic.
+    Fused are as many long axes as TVM can prove contiguous, or the last axis if one is dynamic.
     """
     if not all(isinstance(length, int) for length in lengths):
         return lengths[:-1], lengths[-1:]
@@ -158,7 +158,7 @@ def _write_reduction(
 ) -> None:
     """Write a reduction of a row, `width` partial results at a time.
 
-    `step` makes what is reduced, if that is not there yet.
+    `step` is the block that computes the operand in place, None if it is stored.
     """
     updates, firsts = list_stored_values(block.body), list_stored_values(block.init)
     spatial, reduction_axes = axes_of(block)

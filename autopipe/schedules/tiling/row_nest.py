@@ -1,8 +1,7 @@
 """Writes reductions of few steps: the steps written out, in a plain loop over a row of outputs.
 
-LLVM makes vectors of the inner loop: it shuffles what lies apart, and asks for elements under a
-mask where they are read under a condition. An index that is divided is no obstacle where a period
-of outputs is written out.
+LLVM vectorizes the inner loop: it shuffles strided elements, and uses masked loads where elements
+are read under a condition. A divided index is no obstacle where a period of outputs is written out.
 
 Example: the gradient of pooling two neighbours reads g[j // 2] for output j. Two are written out:
 
@@ -12,7 +11,7 @@ Example: the gradient of pooling two neighbours reads g[j // 2] for output j. Tw
                 y[plane, i, 2 * j] = g[plane, i // 2, j] if at[plane, i // 2, j] == ... else 0
                 y[plane, i, 2 * j + 1] = ...
 
-Where neighbours read what is evenly apart, vectors of outputs are written, the last of which ends
+Where neighbours read at a constant stride, vectors of outputs are written, the last of which ends
 where the row does: 13 outputs are 0 to 7 and 5 to 12, where LLVM takes 8 and then one by one.
 """
 
@@ -123,7 +122,7 @@ class RowNest:
         return analyzer
 
     def _find_period(self) -> int:
-        """Return after how many outputs along a row the divisions of indices are alike again."""
+        """Return the period of divided indices along a row in outputs; 1 if it leaves a rest."""
         axis, extent = self.reduction.axes[-1], self.reduction.extents[-1]
         values = self.reduction.reducer.values
         divisions = [one for value in values for one in find_nodes(value, *_DIVISIONS)]

@@ -1,4 +1,4 @@
-"""Writes a row of outputs of a reduction of few steps as vectors, whose elements may lie apart.
+"""Writes a row of outputs of a reduction of few steps as vectors, from strided elements too.
 
 Example: the largest of 3 neighbours at every second place, 13 outputs in vectors of 8.
 
@@ -34,12 +34,13 @@ class VectorRow:
     last: SBlock | None
     """The elementwise block that computes the output, if there is one."""
     width: int
-    """Outputs in a vector; a row has as many at least."""
+    """Outputs in a vector, at most those of a row."""
 
     def write(self, sums: Sequence[Any], place: Sequence[Expr], inside: Sequence[int]) -> None:
         """Write the loops over axes `inside` of a plane at `place`, and over the row's vectors.
 
-        `sums` are the results of a vector. Raises ScheduleError where nothing is evenly apart.
+        `sums` are the results of a vector. Raises ScheduleError where an operand has no small
+        constant stride.
         """
         row = self.reduction.extents[-1]
         with T.grid(*map(self._to_index, [*inside, -(-row // self.width)])) as grid:
@@ -78,12 +79,14 @@ class VectorRow:
         values: Values,
         loaded_operands: Sequence[Expr | None],
     ) -> None:
-        """Write one step; `held` are the operands that have been read."""
+        """Write one step; `loaded_operands` has None for each operand that is still to be read."""
         operands = list(zip(self.reduction.loads, loaded_operands, strict=True))
 
         def read(load: TensorLoad) -> Expr:
-            same = (room for one, room in operands if tvm_ffi.structural_equal(one, load))
-            room = next(same)
+            matching_operands = (
+                room for one, room in operands if tvm_ffi.structural_equal(one, load)
+            )
+            room = next(matching_operands)
             return replace_variables(load, values) if room is None else room
 
         store_results(
@@ -93,11 +96,11 @@ class VectorRow:
     def _load_strided_operands(self, steps: Sequence[Values], first: Expr) -> list[list[Any]]:
         """Write the loads of operands with strided elements.
 
-        Returns for each operand a vector for each step, none where its elements are neighbours.
+        Returns for each operand a vector for each step, none where its elements are contiguous.
         """
         strides = find_row_strides(self.reduction)
         if strides is None:
-            raise ScheduleError("what neighbours read is not evenly apart")
+            raise ScheduleError("neighbours do not read at a constant stride")
         vectors: list[list[Any]] = []
         for load, stride in zip(self.reduction.loads, strides, strict=True):
             vectors.append([])

@@ -1,7 +1,7 @@
-"""Reads what vectors of neighbouring outputs want, where it lies apart: whole vectors, shuffled.
+"""Loads strided operands of neighbouring outputs as whole vectors, and shuffles these.
 
 A step of a window reads every second element of a row, say. All of these elements are in two
-vectors, that the step beside it reads, too. No element is read that no step wants.
+vectors that the step beside it reads, too. No element is read that no step uses.
 
 Example: steps 0 to 2 of the largest of 3 neighbours at every second place, 8 outputs at a time.
 
@@ -30,9 +30,9 @@ FARTHEST: Final = 4
 
 
 def find_row_strides(reduction: Reduction) -> list[int] | None:
-    """Return how far apart each operand's elements of neighbouring outputs are, in its last axis.
+    """Return each operand's stride between neighbouring outputs, in elements of its last axis.
 
-    None where that is not constant or too far, or where elements lie apart along another axis.
+    None where a stride is not constant or exceeds `FARTHEST`, or is along another axis.
     """
     row, strides = reduction.axes[-1], []
     for load in reduction.loads:
@@ -52,14 +52,14 @@ def find_row_strides(reduction: Reduction) -> list[int] | None:
 
 @dataclass(frozen=True, slots=True)
 class ApartRead:
-    """What a vector of outputs reads in one step, of one operand."""
+    """The elements of one operand that a vector of outputs reads in one step."""
 
     outer: tuple[Expr, ...]
     """The indices but for the last one."""
     offset: int
-    """Where the first output reads, from `stride` times its own place on."""
+    """Elements from `stride` times the place of an output to its element."""
     room: Any
-    """A buffer of a vector, where it is put."""
+    """The buffer of one vector that receives the elements."""
 
 
 def deinterleave_reads(

@@ -1,4 +1,4 @@
-"""Blocks of outputs that are summed in registers of tiles, and what they are expected to take.
+"""Blocks of outputs that are summed in AMX tiles, and estimates of their time.
 
 Engine `static` takes the block of the minimum estimate; engine `autotvm` begins its search there.
 """
@@ -27,7 +27,7 @@ _LATENCY: Final = 52
 _BLOCK: Final = 60
 """Cycles that a block takes besides its products: sums are cleared, and come late to memory."""
 _RESULT: Final = 7
-"""Cycles of a vector of results, which come through memory from registers of tiles."""
+"""Cycles of a vector of results, which come through memory from AMX tiles."""
 _HIDDEN: Final = 0.05
 """Part by which a turn is longer for the shorter one of products and results, beside the other."""
 _AHEAD: Final = 4 << 10
@@ -63,7 +63,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """What the knobs depend on in a function that sums short products."""
+    """A matmul of int8 or bfloat16 in AMX tiles, as the knobs depend on it."""
 
     found: ShortSum
     depth: int
@@ -80,33 +80,33 @@ class Tiled:
     """Pixels of the input in a line, where the next line follows as the next pixel does."""
 
 
-def estimate_ns(tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
+def estimate_ns(product: Tiled, block: Block, hardware: HardwareParams) -> float:
     """Return the estimated nanoseconds of a setting."""
     cores = hardware.cores if block.threads else 1
-    return to_ns(estimate_cycles(tiled, block, cores), hardware.machine)
+    return to_ns(estimate_cycles(product, block, cores), hardware.machine)
 
 
-def pays_for_threads(tiled: Tiled, block: Block, hardware: HardwareParams) -> bool:
+def pays_for_threads(product: Tiled, block: Block, hardware: HardwareParams) -> bool:
     """Tell whether a second thread pays for all blocks."""
     machine = hardware.machine
-    return threads_pay(to_ns(estimate_cycles(tiled, block, 1), machine), machine)
+    return threads_pay(to_ns(estimate_cycles(product, block, 1), machine), machine)
 
 
-def estimate_cycles(tiled: Tiled, block: Block, cores: int) -> float:
-    """Return the estimated cycles on so many cores.
+def estimate_cycles(product: Tiled, block: Block, cores: int) -> float:
+    """Estimate the cycles of all blocks on a number of cores.
 
-    A product of tiles takes a cycle for each row of weights, and no fewer than for each of the
-    input. Tiles are loaded meanwhile: the input from the first cache, weights from the second. The
-    results of the block before are computed meanwhile, too.
+    An AMX matmul takes a cycle for each row of weights or of the input, whichever are more. Loads
+    of tiles overlap it: the input from the first-level cache, weights from the second. So do the
+    results of the block before.
     """
-    strips = plan_registers(tiled, block).strips
-    step = choose_step_depth(tiled)
-    group = TILE_PRODUCTS[tiled.found.operands].group
+    strips = plan_registers(product, block).strips
+    step = choose_step_depth(product)
+    group = TILE_PRODUCTS[product.found.operands].group
     highest = max(strip.rows for strip in strips)
     products = len(strips) * block.vectors * max(highest, step // group)
     loads = len(strips) * _FROM_L1 + block.vectors * _FROM_L2
-    steps = math.prod(tiled.reduced) * tiled.depth // step
-    outputs, blocks = block.lines * block.rows, math.prod(count_blocks(tiled, block))
+    steps = math.prod(product.reduced) * product.depth // step
+    outputs, blocks = block.lines * block.rows, math.prod(count_blocks(product, block))
     sum_cycles = steps * (max(products, loads, _LATENCY) + loads / 50)
     result_cycles = _RESULT * outputs * block.vectors
     block_cycles = (
@@ -115,89 +115,92 @@ def estimate_cycles(tiled: Tiled, block: Block, cores: int) -> float:
     return block_cycles * math.ceil(blocks / cores)
 
 
-def count_blocks(tiled: Tiled, block: Block) -> tuple[int, int]:
-    """Return how many blocks there are one below the other, and beside each other."""
-    places = build_places(tiled, block)
+def count_blocks(product: Tiled, block: Block) -> tuple[int, int]:
+    """Return (blocks along the rows, blocks along the columns)."""
+    places = build_places(product, block)
     return places.blocks // places.strips, places.strips
 
 
-def build_places(tiled: Tiled, block: Block) -> TilePlaces:
-    """Return where blocks are."""
+def build_places(product: Tiled, block: Block) -> TilePlaces:
+    """Return the places of the blocks."""
     columns = block.vectors * COLUMNS
-    return TilePlaces(tiled.found.extents, block.lines, block.rows, columns, block.outer)
+    return TilePlaces(product.found.extents, block.lines, block.rows, columns, block.outer)
 
 
-def choose_chain_length(tiled: Tiled, block: Block, hardware: HardwareParams) -> int:
-    """Return how many blocks a core should compute one behind another.
+def choose_chain_length(product: Tiled, block: Block, hardware: HardwareParams) -> int:
+    """Choose the number of blocks that a core computes one behind another.
 
-    A chain takes a turn more than it has blocks, and cores should have as many turns.
+    A chain takes a turn more than it has blocks, and all cores should take equally many turns.
 
     Example: 49 blocks on two cores are seven chains of 7, and one of them has four: 4 * 8 turns.
     """
-    blocks = build_places(tiled, block).blocks
+    blocks = build_places(product, block).blocks
     cores = hardware.cores if block.threads else 1
     most = list_divisors(blocks, blocks)
     return min(most, key=lambda chain: math.ceil(blocks // chain / cores) * (chain + 1))
 
 
-def needs_row_division(tiled: Tiled, hardware: HardwareParams) -> bool:
-    """Tell whether cores should share rows, as `tiling/promise.py` tells of other products.
+def needs_row_division(product: Tiled, hardware: HardwareParams) -> bool:
+    """Tell whether cores should share rows, as `tiling/promise.py` decides for other products.
 
     Example: of 56 x 56 pixels of 64 channels, strips of 16 write quarters of the same 64 bytes, a
     line of the caches that two cores would take from each other.
     """
-    return _count_weight_bytes(tiled) <= min(_count_activation_bytes(tiled), hardware.l2 * FULL)
+    return _count_weight_bytes(product) <= min(_count_activation_bytes(product), hardware.l2 * FULL)
 
 
-def choose_fetch_distance(tiled: Tiled, vectors: int, hardware: HardwareParams) -> int:
-    """Return how many steps before they are read weights are fetched; 0 where nothing is gained.
+def choose_fetch_distance(product: Tiled, vectors: int, hardware: HardwareParams) -> int:
+    """Choose the prefetch distance of weights in steps of the sum; 0 where it gains nothing.
 
-    In a model they come from far away, and a step of few rows is done before a tile has come. Few
-    weights are read again and again for many rows, and are near from the second time on; those of a
-    small model are near from the run before.
+    In a model weights come from memory, and a step of few rows is done before a tile arrives. Few
+    weights are read again for many rows, and are in a cache from the second time on; those of a
+    small model are there from the run before.
 
-    Example: two tiles of bytes have 2 KiB a step, so those of step 10 are fetched in step 8.
+    Example: two int8 tiles have 2 KiB a step, so those of step 10 are fetched in step 8.
     """
-    near = hardware.keeps_weights or _count_weight_bytes(tiled) <= max(
-        hardware.l1, _count_activation_bytes(tiled) * _FEW
+    near = hardware.keeps_weights or _count_weight_bytes(product) <= max(
+        hardware.l1, _count_activation_bytes(product) * _FEW
     )
-    if near or not tiled.found.free or not hardware.wants_prefetch:
+    if near or not product.found.free or not hardware.wants_prefetch:
         return 0
     return max(
-        1, _AHEAD // (vectors * COLUMNS * choose_step_depth(tiled) * _compute_weight_size(tiled))
+        1,
+        _AHEAD // (vectors * COLUMNS * choose_step_depth(product) * _compute_weight_size(product)),
     )
 
 
-def _count_activation_bytes(tiled: Tiled) -> int:
-    """Return the bytes that are read and written beside weights, as many as these for a number."""
-    *outer, pixels, columns = tiled.found.extents
-    return math.prod(outer) * pixels * (tiled.found.depth + columns) * _compute_weight_size(tiled)
+def _count_activation_bytes(product: Tiled) -> int:
+    """Count the bytes of inputs and outputs, with as many for an element as a weight has."""
+    *outer, pixels, columns = product.found.extents
+    return (
+        math.prod(outer) * pixels * (product.found.depth + columns) * _compute_weight_size(product)
+    )
 
 
-def _count_weight_bytes(tiled: Tiled) -> int:
+def _count_weight_bytes(product: Tiled) -> int:
     """Return the bytes of all weights."""
     return (
-        tiled.found.extents[-1]
-        * math.prod(tiled.reduced)
-        * tiled.depth
-        * _compute_weight_size(tiled)
+        product.found.extents[-1]
+        * math.prod(product.reduced)
+        * product.depth
+        * _compute_weight_size(product)
     )
 
 
-def _compute_weight_size(tiled: Tiled) -> int:
+def _compute_weight_size(product: Tiled) -> int:
     """Return the bytes of a weight."""
-    return SUM // TILE_PRODUCTS[tiled.found.operands].group
+    return SUM // TILE_PRODUCTS[product.found.operands].group
 
 
-def plan_registers(tiled: Tiled, block: Block) -> Registers:
+def plan_registers(product: Tiled, block: Block) -> Registers:
     """Return the use of registers for a block. Raises ScheduleError where a line has no parts."""
-    strips = split_into_strips(block.lines, block.rows, tiled.pitch if block.flat else None)
+    strips = split_into_strips(block.lines, block.rows, product.pitch if block.flat else None)
     if strips is None:
         raise ScheduleError(f"no tiles for {block}")
     return Registers(strips, block.vectors)
 
 
-def choose_step_depth(tiled: Tiled) -> int:
-    """Return the most products that an instruction can add so that all steps are alike."""
-    group = TILE_PRODUCTS[tiled.found.operands].group
-    return list_divisors(tiled.depth // group, WORDS)[-1] * group
+def choose_step_depth(product: Tiled) -> int:
+    """Choose the largest number of products of an instruction that divides the innermost sum."""
+    group = TILE_PRODUCTS[product.found.operands].group
+    return list_divisors(product.depth // group, WORDS)[-1] * group

@@ -1,4 +1,4 @@
-"""Multiplies tiles: what loads them, adds their products and stores the sums of a block.
+"""Writes the AMX instructions that load tiles, add their products and store a block's sums.
 
 All sums of the block stay in registers from the first product to the last, and are then written to
 a buffer. Tiles of the input are read where they lie: its rows are the pixels beside each other, a
@@ -22,7 +22,7 @@ Example: 2 lines of 14 pixels and 32 columns of a 3x3 convolution, 64 channels a
 by `tiling/tile_pipeline.py`.
 
 Lines of few pixels would leave most rows empty. Flat tiles run over the ends of lines, and over
-what pads them; their sums are never read.
+their padding; the sums of the padding are never read.
 """
 
 import math
@@ -56,11 +56,11 @@ class TileKernel:
     step: int
     """Products that an instruction adds to each sum."""
     extents: tuple[int, ...]
-    """Of all reductions; of the innermost one it is the number of instructions."""
+    """Extents of all reductions; of the innermost one it is the number of instructions."""
     given: Moves
-    """How far the input moves for a line, for a pixel, and for all reductions but the innermost."""
+    """Strides of the input for a line, a pixel, and each reduction but the innermost."""
     weights: Moves
-    """How far the weights move for all reductions but the innermost, but for their packed axes."""
+    """Strides of the unpacked weight axes for each reduction but the innermost."""
     ahead: int = 0
     """How many steps before they are read weights are fetched; 0: never."""
 
@@ -100,26 +100,28 @@ class TileKernel:
             yield _build_tile_op("tilezero", self.registers.sums(strip, vector))
 
     def products(
-        self, given: "OperandPlace", packed: "OperandPlace", at: Sequence[Var]
+        self, input_place: "OperandPlace", weight_place: "OperandPlace", at: Sequence[Var]
     ) -> Iterator[list[tirx.Stmt]]:
         """Yield the instructions of each product of a step, with its loads; `at` are the loops."""
         *outer, inner = at
         for axis, moves in enumerate(self.given):
-            given = given.moved(axis, _compute_offset(outer, moves[2:]))
+            input_place = input_place.moved(axis, _compute_offset(outer, moves[2:]))
         for axis, moves in enumerate(self.weights):
-            packed = packed.moved(axis + 1, _compute_offset(outer, moves))
-        given = given.moved(-1, inner * self.step)
-        packed = packed.moved(-3, inner * (self.step // self.instruction.group))
+            weight_place = weight_place.moved(axis + 1, _compute_offset(outer, moves))
+        input_place = input_place.moved(-1, inner * self.step)
+        weight_place = weight_place.moved(-3, inner * (self.step // self.instruction.group))
         strips, keeps_input = range(len(self.registers.strips)), self.registers.vectors > 1
         load_statements = (
-            [self._load_input(given, strip) for strip in strips] if keeps_input else []
+            [self._load_input(input_place, strip) for strip in strips] if keeps_input else []
         )
         for vector in range(self.registers.vectors):
             register = self.registers.weights(vector)
-            load_statements += self._load_weights(packed.moved(-2, COLUMNS * vector), register)
+            load_statements += self._load_weights(
+                weight_place.moved(-2, COLUMNS * vector), register
+            )
             for strip in strips:
                 if not keeps_input:
-                    load_statements.append(self._load_input(given, strip))
+                    load_statements.append(self._load_input(input_place, strip))
                 operands = self.registers.sums(strip, vector), self.registers.given(strip), register
                 yield [*load_statements, _build_tile_op(self.instruction.name, *operands)]
                 load_statements = []
@@ -181,11 +183,11 @@ class OperandPlace:
         return tirx.BufferLoad(self.buffer, list(self.indices))
 
     def address(self) -> Expr:
-        """Return where it lies."""
+        """Return the address of the element."""
         return tirx.address_of(self.element())
 
     def apart(self, moves: Sequence[int]) -> Expr:
-        """Return the bytes between two elements that are so far apart along each axis."""
+        """Return the bytes between two elements that are `moves` apart along each axis."""
         kind, elements, size = self.buffer.ty, 0, 1
         for move, extent in zip(reversed(moves), reversed(kind.shape), strict=True):
             elements += move * size
@@ -195,7 +197,7 @@ class OperandPlace:
 
 
 def _compute_offset(names: Sequence[Var], moves: Sequence[int]) -> Expr | int:
-    """Return by how much an axis moves for steps of loops."""
+    """Compute the offset along an axis from the loop variables."""
     total: Expr | int = 0
     for name, move in zip(names, moves, strict=True):
         total = total if move == 0 else total + name * move

@@ -1,10 +1,10 @@
 """Writes blocks of sums in tiles, with the results of a block beside the products of the next one.
 
-Registers of tiles have a unit of their own, which multiplies while the units for vectors work. A
-processor does not find that work by itself: all results of a block are more instructions than it
-looks ahead. So they are written in pieces, between the products.
+AMX tiles have a unit of their own, which multiplies while the vector units work. Out-of-order
+execution does not overlap them by itself: the results of a block are more instructions than the
+reorder buffer holds. So results are written in pieces, between the products.
 
-Example: four blocks of 64 rows and 16 columns, whose sums have 4 steps (`tiling/tile_kernel.py`).
+Example: four blocks of 64 rows, 16 columns and 4 steps of the sum (`tiling/tile_kernel.py`).
 
     sums = [64, 16]                                             # on the stack
     for at in range(4 + 1):
@@ -143,7 +143,7 @@ class TilePipeline:
             write_output([self.packed.sums.body], self.last, [element], values)
 
     def _choose_part_count(self, products: int) -> int:
-        """Return in how many parts the products of a step are, with a piece behind each."""
+        """Choose the number of parts of a step's products; a piece of results follows each part."""
         work = 1
         if self.last is not None:
             bare = replace_variables(
@@ -155,7 +155,7 @@ class TilePipeline:
         return next((count for count in counts if self._size(count) <= most), products)
 
     def _size(self, parts: int) -> int:
-        """Return the rows of a piece where a step has so many parts.
+        """Return the rows of a piece of results where a step has `parts` parts.
 
         Example: 28 rows in 9 steps are pieces of 4, and two of the steps have none.
         """

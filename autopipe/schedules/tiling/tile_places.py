@@ -1,4 +1,4 @@
-"""Numbers blocks of outputs in tiles and says where each is, and where its weights lie.
+"""Numbers blocks of outputs in AMX tiles, and locates each block and its packed weights.
 
 Example: 14 x 14 pixels and 40 columns, in blocks of 2 lines, 14 pixels and 16 columns.
 
@@ -93,19 +93,21 @@ class PackedTiles:
     """The copy: [strip, further axes, terms in groups, column in the strip, term in its group]."""
 
     @classmethod
-    def of(cls, places: TilePlaces, found: ShortSum, sums: SBlock, group: int) -> "PackedTiles":
+    def of(cls, places: TilePlaces, short_sum: ShortSum, sums: SBlock, group: int) -> "PackedTiles":
         """Return the copy that tiles read from."""
-        weights = sums.reads[found.weights].source
+        weights = sums.reads[short_sum.weights].source
         rest = [
-            int(extent) for axis, extent in enumerate(weights.ty.shape) if axis not in found.axes
+            int(extent)
+            for axis, extent in enumerate(weights.ty.shape)
+            if axis not in short_sum.axes
         ]
-        shape = [places.strips, *rest, found.depth // group, places.columns, group]
+        shape = [places.strips, *rest, short_sum.depth // group, places.columns, group]
         kind = axes_of(sums)[0][-1].var.ty.dtype
         extents = [number_of(extent, kind) for extent in shape]
         packed_weights = tirx.decl_buffer(
-            extents, weights.ty.dtype, f"{found.name}_packed", layout=weights.ty.layout
+            extents, weights.ty.dtype, f"{short_sum.name}_packed", layout=weights.ty.layout
         )
-        return cls(places, found, sums, group, packed_weights)
+        return cls(places, short_sum, sums, group, packed_weights)
 
     @property
     def name(self) -> str:
@@ -129,14 +131,16 @@ class PackedTiles:
         with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
             index = list(T.axis.remap("S" * len(shape), list(loops), dtype=kind))
             strip, *rest, step, column, term = index
-            weights, others = self.sums.reads[self.found.weights], iter(rest)
+            weights, other_indices = self.sums.reads[self.found.weights], iter(rest)
             columns, depth = self.found.axes
-            known = {
+            tile_indices = {
                 columns: self.places.column(strip) + column,
                 depth: step * self.group + term,
             }
             axes = range(len(weights.region))
-            place = [known[axis] if axis in known else next(others) for axis in axes]
+            place = [
+                tile_indices[axis] if axis in tile_indices else next(other_indices) for axis in axes
+            ]
             value = weights.source[tuple(place)]
             T.reads(value)
             T.writes(self.buffer[tuple(index)])

@@ -1,11 +1,11 @@
-"""Which register of tiles holds what, in a block that is summed in such registers.
+"""Assigns the AMX tile registers of a block to sums, input and weights.
 
-The first ones hold sums. Of the input and the weights, the one with a single tile keeps that, and
-the tiles of the other take turns: what is loaded next waits for no product. With more of both, all
-tiles of the input are kept.
+The first ones hold sums. Of the input and the weights, the operand with a single tile keeps its
+register, and the tiles of the other alternate between the rest: a load waits for no product. With
+several tiles of both, all tiles of the input are kept.
 
 Example: 2 tiles of the input by 2 of the weights are sums in 0 to 3, the input in 4 and 5, weights
-in 6 and 7. For 4 tiles by 1 the input takes turns in 4, 5 and 6, and 7 has the weights.
+in 6 and 7. For 4 tiles by 1 the input alternates between 4, 5 and 6, and 7 has the weights.
 """
 
 import math
@@ -46,7 +46,7 @@ class Registers:
 
     @property
     def fit(self) -> bool:
-        """Tell whether there are enough."""
+        """Whether the registers suffice."""
         return self._count_free_registers() >= (
             1 + self._has_short_last_strip() if self.vectors == 1 else len(self.strips)
         )
@@ -89,23 +89,23 @@ class Registers:
             yield self.weights(vector), width // 4, ROW_BYTES
 
     def _has_short_last_strip(self) -> bool:
-        """Tell whether the last tile of the input is lower, so that it needs a register alone."""
+        """Tell whether the last tile of the input has fewer rows, and so a register of its own."""
         return self.strips[-1].rows != self.strips[0].rows
 
     def _count_free_registers(self) -> int:
-        """Return how many registers hold no sums, but for one that holds weights."""
+        """Count the registers that hold no sums, without one for weights."""
         return REGISTERS - len(self.strips) * self.vectors - 1
 
     def _count_input_registers(self) -> int:
-        """Return how many registers hold tiles of the input."""
+        """Count the registers that hold tiles of the input."""
         return min(len(self.strips), self._count_free_registers())
 
 
 def split_into_strips(lines: int, pixels: int, pitch: int | None) -> tuple[Strip, ...] | None:
-    """Return the tiles of a number of lines; None where several lines have no equal parts that fit.
+    """Split lines of pixels into tiles; None where several lines have no equal parts that fit.
 
-    Flat ones run on from line to line, which are `pitch` pixels apart. They have 16 rows, but for
-    the last. Of a single line the last may be lower, too: 27 pixels are 14 and 13.
+    With a `pitch`, the pixels from a line to the next, tiles run over the ends of lines; all but
+    the last have 16 rows. The last tile of a single line may have fewer: 27 pixels are 14 and 13.
     """
     if pitch is not None:
         rows = (lines - 1) * pitch + pixels

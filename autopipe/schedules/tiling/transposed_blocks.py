@@ -64,19 +64,19 @@ def _is_transposed(read: StridedRead) -> bool:
     return read.strides[-1:] not in {(), (0,), (1,)}  # there is no loop over a single element
 
 
-_Held = tuple[TensorLoad, Any]
+_TransposedOperand = tuple[TensorLoad, Any]
 """A load, and the buffer that holds its block in columns."""
 
 
 class TransposedBlocks:
-    """Writes the loops of a function; `known` are its dynamic sizes, None if it has none."""
+    """Writes the loops of a transpose; `open_sizes` is None for a function of static shapes."""
 
     def __init__(
-        self, block: SBlock, loops: StridedLoops, crossed: int,
-        tile: TransposeTile, known: OpenSizes | None,
+        self, block: SBlock, loops: StridedLoops, crossed_axis: int,
+        tile: TransposeTile, open_sizes: OpenSizes | None,
     ) -> None:  # fmt: skip
-        self._block, self._loops, self._crossed = block, loops, crossed
-        self._tile, self._known = tile, known
+        self._block, self._loops, self._crossed = block, loops, crossed_axis
+        self._tile, self._known = tile, open_sizes
         self._copies = isinstance(block.body.value, TensorLoad)
         self._index = str(block.iter_vars[-1].var.ty.dtype)
         self._views: list[tuple[Any, Any]] = []
@@ -112,7 +112,7 @@ class TransposedBlocks:
         return tirx.all(*checks) if checks else True
 
     def _flatten_tensor(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
-        """Return a tensor as one row; elements that are only moved are integers of their size."""
+        """Flatten a tensor; elements that are only copied are integers of their size."""
         size, dtype = product_of(map(extent_of, tensor.shape)), str(tensor.dtype)
         if self._copies:
             dtype = f"int{element_bits(dtype)}"
@@ -208,9 +208,9 @@ class TransposedBlocks:
 
     def _transpose_reads(
         self, crossed_reads: Sequence[StridedRead], at: Sequence[Expr]
-    ) -> list[_Held]:
-        """Transpose what is read, and keep it where later passes make registers of it."""
-        operands: list[_Held] = []
+    ) -> list[_TransposedOperand]:
+        """Transpose the blocks of loads into local buffers, which LLVM keeps in registers."""
+        operands: list[_TransposedOperand] = []
         for read in crossed_reads:
             if any(structural_equal(read.load, one) for one, _ in operands):
                 continue
@@ -222,7 +222,9 @@ class TransposedBlocks:
                 T.buffer_store(room, vector, [tirx.Ramp(place, 1, self._tile.width)])
         return operands
 
-    def _compute_element(self, operands: Sequence[_Held], lane: Expr, at: Sequence[Expr]) -> Expr:
+    def _compute_element(
+        self, operands: Sequence[_TransposedOperand], lane: Expr, at: Sequence[Expr]
+    ) -> Expr:
         """Return an element of the output; `lane` is its place in a transposed block."""
 
         def load(load: TensorLoad) -> Expr:
@@ -270,7 +272,7 @@ def _compute_offset(base: Expr, strides: Sequence[Extent], at: Sequence[Expr]) -
 
 
 def _concatenate_vectors(parts: Sequence[Expr]) -> Expr:
-    """Return one vector of several."""
+    """Concatenate vectors into one."""
     if len(parts) == 1:
         return parts[0]
     lanes = sum(int(tvm.runtime.DataType(str(part.ty.dtype)).lanes) for part in parts)
@@ -278,7 +280,7 @@ def _concatenate_vectors(parts: Sequence[Expr]) -> Expr:
 
 
 def _interleave_vectors(first: Expr, second: Expr, group: int, width: int, *, upper: bool) -> Expr:
-    """Return two vectors lane by lane, the lower halves of their groups or the upper ones."""
+    """Interleave two vectors lane by lane, the lower halves of their groups or the upper ones."""
     lanes = []
     for start in range(0, width, group):
         for lane in range(start, start + group // 2):

@@ -1,9 +1,9 @@
-"""Writes the loops of windows (pooling, depthwise convolutions) whose tiles do not divide them.
+"""Writes the loops of windows (pooling, depthwise convolutions) in tiles that overlap at the ends.
 
 The template `window` schedules most static functions with TVM's primitives, which need tiles that
 divide the extents. Here the last tile along a row overlaps the one before it, and so does the last
-strip of columns; where the length of a row is open and too short for one tile, its outputs are
-computed one by one.
+strip of columns; where a row of dynamic length is too short for one tile, its outputs are computed
+one by one.
 
 Example: a depthwise 3x3 convolution of [1, height, width, 96] (NHWC), tiles of 4 x 32.
 
@@ -66,13 +66,13 @@ class OpenWindows:
     """Windows and the tile that their outputs are cut into."""
 
     windows: Windows
-    """At likely sizes."""
+    """At specialized sizes."""
     block: SBlock
     """The block that reduces."""
     before: SBlock | None
     """The block that prepares its input, such as padding."""
     last: SBlock | None
-    """The block that computes the output from what is reduced."""
+    """The elementwise block behind the reduction, if there is one."""
     known: OpenSizes
     rows: int
     """Outputs of a tile along the last but one axis."""
@@ -84,13 +84,13 @@ class OpenWindows:
     """How many of the loops over tiles, from the outermost on, run in parallel."""
 
     def write(self, least_work: int) -> tvm.tirx.Stmt:
-        """Return the loops over all tiles, in parallel where at least so much is reduced.
+        """Return the loops over all tiles, in parallel from `least_work` steps of reductions on.
 
-        Raises ScheduleError if the last axis is open, or what follows moves the outputs.
+        Raises ScheduleError if the last axis is dynamic, or the block behind moves the outputs.
         """
         lengths = lengths_of(self.block)
         if len(lengths) < PAIR or not isinstance(lengths[-1], int):
-            raise ScheduleError("the last axis is open")
+            raise ScheduleError("the last axis is dynamic")
         length = lengths[-PAIR]
         steps = lengths_of(self.block, spatial=False)
         work = is_large_enough((*lengths, *steps), least_work, self.known)
@@ -206,7 +206,7 @@ class OutputTile:
             write_output(stores, self.nest.last, results, values)
 
     def _line(self) -> Any:  # noqa: ANN401 - tvm
-        """Return a buffer for a row of the input, or None where it serves one output only."""
+        """Return a buffer for a row of the input, or None where outputs share no elements."""
         windows, data = self.nest.windows, self._find_input_load()
         row = self.nest.variables(spatial=True)[-PAIR]
         line_length = (self.rows - 1) * windows.stride + windows.reach
@@ -250,7 +250,7 @@ class OutputTile:
         return replace_variables(total.value, values, load)
 
     def _find_line_position(self, steps: dict[int, Expr], row: Expr) -> Expr:
-        """Return which element of a row of the input a step of a window reads."""
+        """Return the position in a row of the input that a step of a window reads."""
         zero = self.nest.number(0)
         at_start = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
         variable = self.nest.variables(spatial=True)[-PAIR]
