@@ -96,7 +96,7 @@ def one_thread(before: Path | None) -> None:
     """Print the table of one thread."""
     who = {"before": "ours_alone"} if before else {}
     who |= {"after": "ours_alone", "onnxruntime": "onnxruntime_alone", "openvino": "openvino_alone"}
-    print(f"| layer | {' | '.join(who)} | of the best rival |")
+    print(f"| layer | {' | '.join(who)} | of the best competitor |")
     print("|---" * (len(who) + 2) + "|")
     for name, model in convolutions():
         with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""Every pipeline against the best rival: `python benchmarks/race.py [PIPELINES]`.
+"""Every pipeline against the best competitor: `python benchmarks/race.py [PIPELINES]`.
 
 Latency with one thread and with two, untuned or tuned, against onnxruntime, OpenVINO and MNN, each
-in a process of its own, in turn, in float32 and with as many threads as the build. A rival that can
-not run a model, or computes something else, is told below the table. Ratios are of the least times,
-and of the medians, to the best of the rivals in each; below 1 where the build is faster. Models
-with open sizes are timed at their first likely sizes.
+in a process of its own, in turn, in float32 and with as many threads as the build. One that
+cannot run a model, or computes something else, is listed below the table. Ratios are of minimum
+times, and of medians, to the best competitor in each; below 1 where the build is faster. Models
+with dynamic shapes are timed at their first likely sizes.
 
 Builds and times are kept in a folder, so the work can be done in parts:
 `race.py build --folder F` builds only, `time --folder F --seconds 200` plays the rounds that are
@@ -229,7 +229,7 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
     """Yield a table of all subjects, with what is known of them together, and who was left out."""
     names = [OURS, *RIVALS]
     yield f"With {threads} thread{'s' if threads > 1 else ''}:\n"
-    yield f"| pipeline | {' | '.join(names)} | best rival | ratio | of medians |"
+    yield f"| pipeline | {' | '.join(names)} | best competitor | ratio | of medians |"
     yield "|---" * (len(names) + 4) + "|"
     known: list[tuple[float, float]] = []
     played = {len(subject.rounds()) for subject in subjects} - {0}
@@ -304,7 +304,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:
-    """Return our time as a multiple of the best rival's."""
+    """Return our time as a multiple of the best competitor's."""
     return of(times[OURS]) / min(of(runs) for name, runs in times.items() if name in RIVALS)
 
 

@@ -192,7 +192,7 @@ class BenchmarkResult(Sparse, frozen=True):
         if self.best:
             comparison = self.comparisons[self.best]
             parts.append(
-                f"best rival {self.best}: ratio {comparison.ratio:.2f}, {comparison.verdict}"
+                f"best competitor {self.best}: ratio {comparison.ratio:.2f}, {comparison.verdict}"
             )
         if not self.disturbed:
             return "; ".join(parts)

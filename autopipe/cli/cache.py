@@ -45,7 +45,7 @@ def cache_gc(
     store: StoreRoot = None,
     keep_days: Annotated[float, typer.Option(min=0, help="Keep what was used since then")] = 30,
     max_size: Annotated[
-        str | None, typer.Option(help="Then delete the least used beyond this, such as 20G")
+        str | None, typer.Option(help="Then evict by last use down to this size, such as 20G")
     ] = None,
     remote: Remote = None,
     *,

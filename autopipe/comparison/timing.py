@@ -15,7 +15,7 @@ class TimingVerdict(StrEnum):
     ELSEWHERE = "measured elsewhere, not judged"
     SAME_CODE = "the same code, not judged"
     OTHER_LOOPS = "other loops, not judged"
-    UNSTEADY = "the rivals moved too, not judged"
+    UNSTEADY = "the reference runtimes moved too, not judged"
     DISTURBED = "other programs ran beside it, not judged"
 
     @property

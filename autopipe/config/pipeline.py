@@ -85,11 +85,11 @@ class Pipeline(Frozen, frozen=True):
         against = self.benchmark.against if self.benchmark else ()
         for rival, slowdown in self.gates.max_slowdown.items():
             if not against or rival not in (*against, "best"):
-                runtime = "a rival" if rival == "best" else rival
+                runtime = "a reference runtime" if rival == "best" else rival
                 why = f"cannot be checked: `benchmark.against` does not name {runtime}"
                 yield ("gates", "max_slowdown", rival), slowdown, why
             elif not FORMATS[self.model.format].runs_in_onnx_runtimes:
-                runtime = "a rival" if rival == "best" else rival
+                runtime = "a reference runtime" if rival == "best" else rival
                 why = f"cannot be checked: {runtime} runs ONNX models, and this is none"
                 yield ("gates", "max_slowdown", rival), slowdown, why
         if self.gates.regression is not None:

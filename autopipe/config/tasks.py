@@ -41,7 +41,7 @@ class Judge(Frozen, frozen=True):
     """S1: which tasks get trials beyond the measurement of the schedules that need no search."""
 
     min_gain: Share = 0.02
-    """The tasks with the least headroom are not searched, as long as their total headroom is below
+    """The tasks with the smallest headroom are not searched, as long as their total is below
     this part of the model's time. Headroom is the measured time above the lower bound of the
     machine for arithmetic and memory traffic. It is evaluated before the search and after each
     batch; 0 searches all. With several likely sizes it is a part of the time at one of them."""

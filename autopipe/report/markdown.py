@@ -141,7 +141,7 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
         comparison = benchmark.comparisons[benchmark.best]
         yield ""
         yield (
-            f"Against the best rival, {format_code(benchmark.best)}: {comparison.ratio:.2f}, "
+            f"Against the best competitor, {format_code(benchmark.best)}: {comparison.ratio:.2f}, "
             f"{comparison.verdict}."
         )
     yield from _list_size_lines(benchmark)

@@ -261,7 +261,7 @@ def test_the_ratio_that_counts_is_the_one_to_the_fastest_rival(played):
     found = played(stopwatch, against=ALL)
     assert stopwatch.turns[:8] == ["autopipe", *ALL, *ALL[::-1], "autopipe"]
     assert found.best == "openvino"
-    assert found.summary().endswith("; best rival openvino: ratio 1.25, slower")
+    assert found.summary().endswith("; best competitor openvino: ratio 1.25, slower")
     assert found.model_dump()["best"] == "openvino"
     alone = played(Stopwatch(autopipe=1.0, onnxruntime=2.0))
     assert "best" not in alone.summary() + str(alone.model_dump()), "as it was with one rival"

@@ -106,7 +106,8 @@ def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
 def test_a_gate_on_the_best_rival_needs_one(refused):
     (said,) = refused(GOOD, "benchmark.against=[]", "gates.max_slowdown={best: 1.1}")
     assert said.endswith(
-        "gates.max_slowdown.best: 1.1 cannot be checked: `benchmark.against` does not name a rival"
+        "gates.max_slowdown.best: 1.1 cannot be checked: "
+        "`benchmark.against` does not name a reference runtime"
     )
 
 

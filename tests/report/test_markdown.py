@@ -173,7 +173,7 @@ def test_times_of_open_sizes_are_a_table():
 def test_the_best_of_several_rivals_is_named():
     report = full()
     assert report.benchmark is not None
-    assert "best rival" not in format_markdown(report)
+    assert "best competitor" not in format_markdown(report)
     benchmark = report.benchmark.model_copy(update={"best": "onnxruntime"})
     told = format_markdown(report.model_copy(update={"benchmark": benchmark}))
-    assert "Against the best rival, `onnxruntime`: 0.50, faster." in told
+    assert "Against the best competitor, `onnxruntime`: 0.50, faster." in told

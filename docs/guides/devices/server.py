@@ -3,7 +3,7 @@
     python server.py --tracker 127.0.0.1:9190 --key board --threads 4
 
 `python -m tvm.exec.rpc_server` is the same, but after the first kernel that crashes it serves
-nobody any more, and does not end either. This one begins anew.
+no requests any more, and does not end either. This one restarts.
 """
 
 import argparse

@@ -116,7 +116,7 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
     OnnxPass(_simplify_repeatedly, "constants are folded, and nodes that do nothing are dropped"),
     OnnxPass(_flatten_control_flow, "known branches are taken, and short loops unrolled"),
     OnnxPass(_restore_outputs, "outputs have the types that the file declares"),
-    OnnxPass(_rewrite_masks, "TVM's maximum of minus infinities is the least finite number"),
+    OnnxPass(_rewrite_masks, "TVM's maximum of minus infinities is the lowest finite number"),
     OnnxPass(_store_shapes, "TVM returns no shapes, so a known one is a constant"),
     OnnxPass(_drop_empty_masks, "bodies of operators choose by masks that are never true"),
     OnnxPass(_detach_weights, "weights are inputs of the graph, whose values stay apart"),
