@@ -1,1 +1,1 @@
-"""Which schedule each task is built with, and the library that they become."""
+"""The build: the choice of a schedule for each task, and the library of all."""

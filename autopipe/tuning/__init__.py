@@ -1,1 +1,1 @@
-"""Spends the budget: from tasks to the best record of each."""
+"""Tuning: from tasks to the best record of each, within a budget."""

@@ -1,1 +1,1 @@
-"""Compares what a build computes with what a reference runtime computes."""
+"""Verification: the outputs of a build against those of a reference runtime."""

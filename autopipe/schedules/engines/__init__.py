@@ -1,1 +1,1 @@
-"""Who proposes schedules."""
+"""Engines: sources of schedules, one file each, and the chain of fallbacks."""

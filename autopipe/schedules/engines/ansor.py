@@ -38,7 +38,7 @@ _PATIENCE: Final = 3
 """After so many proposals without a new candidate the design space counts as exhausted."""
 
 _ENDLESS: Final = 1 << 30
-"""Most trials of a search, as TVM is told; the budget is kept elsewhere."""
+"""Most trials of a search, as TVM is configured; the budget is kept elsewhere."""
 
 
 class Ansor:
@@ -58,7 +58,7 @@ class Ansor:
         """Begin a search, or return None for a task without a sketch.
 
         That is a function with work on weights, which TVM takes for copies, and one whose tensors
-        are empty or of unknown size. Raises what TVM raises if it can not make a design space.
+        are empty or of unknown size. Raises what TVM raises if it cannot make a design space.
         """
         if without_weights(problem.module) is not problem.module or not _has_fixed_size(
             problem.task
@@ -164,16 +164,16 @@ class Sketches:
 
     def hear(self, others: Sequence[MeasuredSchedule]) -> None:
         """Learn from what others have measured, as far as the traces apply."""
-        candidates, measured = [], []
+        candidates, applied_schedules = [], []
         self._seen |= {known.schedule for known in others}
-        for known in others:
+        for measured_schedule in others:
             try:
-                schedule = apply_trace(self._module, known.schedule)
+                schedule = apply_trace(self._module, measured_schedule.schedule)
             except StageError:  # recorded by another engine, or on other block names
                 continue
             candidates.append(ms.MeasureCandidate(schedule, self._arguments))
-            measured.append(known)
-        self._learn_results(candidates, measured)
+            applied_schedules.append(measured_schedule)
+        self._learn_results(candidates, applied_schedules)
 
     def _learn_results(
         self, candidates: Sequence[Any], measured: Sequence[MeasuredSchedule]
@@ -210,7 +210,7 @@ def _count_schedules(sketch: Schedule) -> float:
     return count
 
 
-def _to_runner_result(known: MeasuredSchedule) -> ms.runner.RunnerResult:
-    if known.seconds == math.inf:
+def _to_runner_result(schedule: MeasuredSchedule) -> ms.runner.RunnerResult:
+    if schedule.seconds == math.inf:
         return ms.runner.RunnerResult(None, "failed")
-    return ms.runner.RunnerResult([known.seconds], None)
+    return ms.runner.RunnerResult([schedule.seconds], None)

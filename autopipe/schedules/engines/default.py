@@ -1,7 +1,7 @@
 """Engine `default`: a schedule for any PrimFunc without measuring, as the backend has it.
 
 On a processor, producers are inlined, outer spatial loops run in parallel, and the innermost loop
-is vectorized. A task gets this schedule if nothing better is known, so blocks that it can not
+is vectorized. A task gets this schedule if nothing better is known, so blocks that it cannot
 improve stay as they are.
 """
 
@@ -139,8 +139,8 @@ def _is_left_to_llvm(block: SBlock) -> bool:
     sizes = [size for read in block.reads for size in read.source.shape]
     if not is_static(block) or not all(isinstance(size, tvm.tirx.IntImm) for size in sizes):
         return False
-    found = match_block_movement(block)
-    return found is not None and found.scattered
+    movement = match_block_movement(block)
+    return movement is not None and movement.scattered
 
 
 def _schedule_rows(
@@ -180,9 +180,11 @@ def _schedule_tile(
     outer, vector = _split_loop(sch, spatial[-1], VECTORS * lanes)
     outers, inner = [*spatial[:-1], outer], []
     if len(spatial) > 1:
-        taken = -(-int(sch.get(vector).extent) // lanes)
-        outers[-2], unrolled = _split_loop(sch, spatial[-2], max(1, registers // taken))
-        inner = [unrolled]
+        vector_registers = -(-int(sch.get(vector).extent) // lanes)
+        outers[-2], unrolled_loop = _split_loop(
+            sch, spatial[-2], max(1, registers // vector_registers)
+        )
+        inner = [unrolled_loop]
     sch.reorder(*outers, *inner, vector)
     tile = sch.fuse(*outers)
     block = sch.get_sblock(name)

@@ -28,9 +28,9 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, A
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     """Return the schedule of the first rule that serves `main`, or None if none does."""
-    summed = _has_only_products(module)
+    has_only_products = _has_only_products(module)
     for rule in list_rules():
-        if not summed and type(rule).__name__ in _OF_PRODUCTS:
+        if not has_only_products and type(rule).__name__ in _OF_PRODUCTS:
             continue
         sch = _apply_rule(rule, module, conditions.target)
         if sch is not None and find_kernel_refusal(sch.mod, conditions.target) is None:
@@ -74,7 +74,7 @@ def list_rules() -> tuple[Any, ...]:
 def _apply_rule(rule: Any, module: tvm.IRModule, target: tvm.target.Target) -> Schedule | None:  # noqa: ANN401 - tvm is not typed
     try:
         with target:
-            applied = rule.apply(module["main"], target, False)  # noqa: FBT003 - TVM's signature
+            scheduled_function = rule.apply(module["main"], target, False)  # noqa: FBT003 - TVM's signature
     except _REFUSALS:
         return None
-    return applied[0] if isinstance(applied, list) else applied
+    return scheduled_function[0] if isinstance(scheduled_function, list) else scheduled_function

@@ -51,7 +51,7 @@ def iterate_fallbacks(
     The last item has no schedule. `plans` returns the schedules of a fallback. `allowed` tells
     whether an engine may schedule an implementation; if it allows no schedule, all are yielded.
     """
-    others: list[Fallback] = []
+    later_fallbacks: list[Fallback] = []
     fit = False
     for name in chain:
         for planned in plans(name):
@@ -59,8 +59,8 @@ def iterate_fallbacks(
                 fit = True
                 yield Fallback(name, planned)
             else:
-                others.append(Fallback(name, planned))
-    yield from () if fit else others
+                later_fallbacks.append(Fallback(name, planned))
+    yield from () if fit else later_fallbacks
     yield Fallback(UNSCHEDULED, None)
 
 

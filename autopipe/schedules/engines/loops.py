@@ -35,12 +35,12 @@ def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | Non
         return None
     sch = Schedule(module, debug_mask="none", error_render_level="none")
     try:
-        shared = [
+        parallel_loops = [
             _parallelize_block(sch, block) for block in sch.get_child_blocks(sch.get_sblock("root"))
         ]
     except RuntimeError:  # TIR without blocks; ScheduleError is one
         return None
-    return Planned(DIRECT, dump_trace(sch.trace), sch.mod) if any(shared) else None
+    return Planned(DIRECT, dump_trace(sch.trace), sch.mod) if any(parallel_loops) else None
 
 
 def _parallelize_block(sch: Schedule, block: tvm.s_tir.schedule.SBlockRV) -> bool:

@@ -40,6 +40,6 @@ def load_engine_makers(
     Raises SetupError if an extension is broken.
     """
     registered = extensions.list_registered(extensions.ENGINES, {*ENGINES, *FALLBACKS, UNSCHEDULED})
-    wanted = set(names)
-    makers = {name: found.load() for name, found in registered.items() if name in wanted}
-    return {name: partial({**ENGINES, **makers}[name], conditions) for name in wanted}
+    wanted_names = set(names)
+    makers = {name: found.load() for name, found in registered.items() if name in wanted_names}
+    return {name: partial({**ENGINES, **makers}[name], conditions) for name in wanted_names}

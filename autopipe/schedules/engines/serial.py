@@ -24,8 +24,10 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
     if planned is None:
         return None
     instructions, decisions = json.loads(planned.schedule)
-    kept = [instruction for instruction in instructions if instruction[0] != _THREADS]
-    if len(kept) == len(instructions):
+    serial_instructions = [
+        instruction for instruction in instructions if instruction[0] != _THREADS
+    ]
+    if len(serial_instructions) == len(instructions):
         return planned
-    trace = json.dumps([kept, decisions])
+    trace = json.dumps([serial_instructions, decisions])
     return Planned(planned.implementation, trace, apply_trace(module, trace).mod)

@@ -49,10 +49,10 @@ class Extractor(ms.feature_extractor.PerStoreFeature):
         places = [hash(schedule) for schedule in schedules]  # of the object, while it is kept
         new = [n for n, place in enumerate(places) if place not in self._known]
         if new:
-            found = super().extract_from(context, [candidates[n] for n in new])
-            for n, features in zip(new, found, strict=True):
-                taken = _Remembered(features.numpy().astype("float32"))
-                self._known[places[n]] = schedules[n], taken
+            new_features = super().extract_from(context, [candidates[n] for n in new])
+            for n, features in zip(new, new_features, strict=True):
+                remembered = _Remembered(features.numpy().astype("float32"))
+                self._known[places[n]] = schedules[n], remembered
         answer = [self._known[place][1] for place in places]
         while len(self._known) > _KEPT:
             del self._known[next(iter(self._known))]
@@ -61,7 +61,7 @@ class Extractor(ms.feature_extractor.PerStoreFeature):
 
 @derived_object
 class SketchModel(ms.cost_model.XGBModel._cls):  # noqa: SLF001 -- TVM wants it so
-    """TVM's model; scores that it can not predict yet are drawn by a seed."""
+    """TVM's model; scores that it cannot predict yet are drawn by a seed."""
 
     def __init__(self, seed: int, warm: int) -> None:
         """Predict from so many measurements on."""
@@ -77,5 +77,5 @@ class SketchModel(ms.cost_model.XGBModel._cls):  # noqa: SLF001 -- TVM wants it 
         """Return a score for each candidate; higher is faster."""
         if self.booster is None or self.data_size < self.num_warmup_samples:
             return self._rng.uniform(size=len(candidates))
-        found: npt.NDArray[np.float64] = super().predict(context, candidates)
-        return found
+        scores: npt.NDArray[np.float64] = super().predict(context, candidates)
+        return scores

@@ -48,7 +48,7 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
 """Asked in this order; the first that serves a function schedules it. Each line says why it stands
 before those below that serve some of the same functions.
 
-A place can not say which of two templates is faster where that hangs on the function: of those of
+A place cannot say which of two templates is faster where that hangs on the function: of those of
 `benchmarks/computes.py` and of the pipelines that `window` and `contraction` serve, windows are
 better for half. So a template tells by `is_asked_last` for which functions others are better.
 """
@@ -59,6 +59,6 @@ def list_templates() -> tuple[AnyTemplate, ...]:
 
     Raises SetupError if an extension is broken.
     """
-    own = {template.name for template in TEMPLATES}
-    registered = extensions.list_registered(extensions.TEMPLATES, own)
+    own_names = {template.name for template in TEMPLATES}
+    registered = extensions.list_registered(extensions.TEMPLATES, own_names)
     return (*(extension.load() for extension in registered.values()), *TEMPLATES)

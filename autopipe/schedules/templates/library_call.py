@@ -50,17 +50,17 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
 
     def match(self, sch: Schedule) -> LibraryCaller | None:
         """Return the blocks around the call, or None without a call, or if a block reduces."""
-        called = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
-        if called is None:
+        library_name = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
+        if library_name is None:
             return None
         blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
         if not all(map(is_spatial, blocks)):
             return None
-        others = [block for block in blocks if block.iter_vars]
+        loop_blocks = [block for block in blocks if block.iter_vars]
         return LibraryCaller(
-            library=str(called),
-            blocks=tuple(block.name_hint for block in others),
-            bits=max(map(find_output_bits, others), default=0),
+            library=str(library_name),
+            blocks=tuple(block.name_hint for block in loop_blocks),
+            bits=max(map(find_output_bits, loop_blocks), default=0),
         )
 
     def settings(self, around: LibraryCaller, hardware: HardwareParams) -> Iterator[CallKnobs]:

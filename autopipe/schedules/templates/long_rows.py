@@ -74,11 +74,11 @@ def _rfactor_row(sch: Schedule, rv: SBlockRV) -> bool:
     axes are taken for one.
     """
     block = sch.get(rv)
-    spatial, reduced = len(extents_of(block)), extents_of(block, spatial=False)
+    spatial, reduction_extents = len(extents_of(block)), extents_of(block, spatial=False)
     loops = sch.get_loops(rv)[spatial:]
-    pieces = _choose_piece_count(reduced[0], math.prod(reduced[1:]))
+    pieces = _choose_piece_count(reduction_extents[0], math.prod(reduction_extents[1:]))
     row = loops[0] if pieces else sch.fuse(*loops)
-    pieces = pieces or _choose_piece_count(math.prod(reduced))
+    pieces = pieces or _choose_piece_count(math.prod(reduction_extents))
     if not pieces:
         return False
     try:
@@ -96,6 +96,6 @@ def _choose_piece_count(extent: int, inner: int = 1) -> int:
     12 pieces of 333 x 64, not 16 of 15984.
     """
     counts = list_divisors(extent, _PIECES)
-    whole = [pieces for pieces in counts if extent // pieces * inner % _EVEN == 0]
-    most = max(whole, default=0)
+    even_counts = [pieces for pieces in counts if extent // pieces * inner % _EVEN == 0]
+    most = max(even_counts, default=0)
     return most if most >= _FEWEST else 0

@@ -1,6 +1,6 @@
 """Template for recurrent layers: all steps of an LSTM, a GRU or a simple network.
 
-A function says in an attribute which layer it computes. It is believed only where the plain loops
+An attribute of a function states its layer. It counts only where the plain loops
 of that layer are the very loops of the function.
 """
 
@@ -38,18 +38,18 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         """Return the layer that a function computes, or None if it computes something else."""
         function = sch.mod["main"]
         form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
-        sized = None if form is None else _bind_sizes(form, function)
-        if form is None or sized is None:
+        layer = None if form is None else _bind_sizes(form, function)
+        if form is None or layer is None:
             return None
-        written = tvm.IRModule({"main": plain.build_loops(form)})
+        kernel_module = tvm.IRModule({"main": plain.build_loops(form)})
         if form.is_open:
-            counts = {"steps": sized.steps, "batch": sized.batch}
-            written = bind_kernel_sizes(drop_buffer_layouts(written), counts)
-        if not is_same_code(written["main"], function):
+            counts = {"steps": layer.steps, "batch": layer.batch}
+            kernel_module = bind_kernel_sizes(drop_buffer_layouts(kernel_module), counts)
+        if not is_same_code(kernel_module["main"], function):
             return None
         recurrent = function.params[list(form.inputs).index("r")]
         free = any(recurrent.same_as(param) for param in weights.list_weights(function))
-        return RecurrentLayer(sized, free, elementary.is_marked(function))
+        return RecurrentLayer(layer, free, elementary.is_marked(function))
 
     def settings(self, layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:
         """Yield every setting of the knobs."""
@@ -69,12 +69,12 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         )  # open, where the layer is not
         names = [*form.inputs, *form.outputs]
         tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
-        packed = PackedGates.of(tensors, knobs)
-        written = [] if form.idle else [pack_gates(tensors, packed, free=layer.free)]
+        packed_gates = PackedGates.of(tensors, knobs)
+        statements = [] if form.idle else [pack_gates(tensors, packed_gates, free=layer.free)]
         body = tirx.stmt_seq(
-            *written, loops.build_layer_loops(tensors, packed, knobs, fast=layer.fast)
+            *statements, loops.build_layer_loops(tensors, packed_gates, knobs, fast=layer.fast)
         )
-        rewrite_function(sch, body, [packed[0].buffer] if written else [])
+        rewrite_function(sch, body, [packed_gates[0].buffer] if statements else [])
 
 
 RECURRENCE: Final = RecurrenceTemplate()

@@ -11,7 +11,7 @@ other extents than `conv1`. `contraction` serves [pad, conv1, relu1], and then t
 conv2, add, relu2]: the function has two parts.
 
 Before it is cut, numbers take the place of tensors that hold one number only, such as the weights
-of classes that nobody gave, and functions of a few elements that are read many times become steps
+of absent classes, and functions of a few elements that are read many times become steps
 of their own.
 """
 
@@ -101,10 +101,10 @@ class SequenceTemplate(Template[ServedParts, SequenceKnobs]):
 
     def apply(self, sch: Schedule, match: ServedParts, knobs: SequenceKnobs) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        done = []
+        schedules = []
         for part, setting in zip(match.parts, knobs.parts, strict=True):
-            done.append(_schedule_part(part, setting))
-        sch.state.replace(sch.get_sref(sch.get_sblock("root")), match.steps.join(done))
+            schedules.append(_schedule_part(part, setting))
+        sch.state.replace(sch.get_sref(sch.get_sblock("root")), match.steps.join(schedules))
 
 
 SEQUENCE: Final = SequenceTemplate()
@@ -160,8 +160,8 @@ def split_into_parts(function: PrimFunc) -> ServedParts | None:
         else:
             parts.append(ServedPart(steps.part(start, start + 1), None, None))
             start += 1
-    served = any(part.template is not None for part in parts)
-    return ServedParts(steps, tuple(parts)) if served and len(parts) > 1 else None
+    is_served = any(part.template is not None for part in parts)
+    return ServedParts(steps, tuple(parts)) if is_served and len(parts) > 1 else None
 
 
 def _fill_part(part: ServedPart, hardware: HardwareParams) -> Setting:
@@ -190,6 +190,6 @@ def _match_part(module: tvm.IRModule) -> ServedPart | None:
     from autopipe.schedules.templates.serve import find_matches
 
     schedule = make_schedule(module)
-    others = (one for one in list_templates() if one.serves_static and one.name != SEQUENCE.name)
-    matches = find_matches(others, lambda template: template.match(schedule))
+    templates = (one for one in list_templates() if one.serves_static and one.name != SEQUENCE.name)
+    matches = find_matches(templates, lambda template: template.match(schedule))
     return next((ServedPart(module, template, match) for template, match in matches), None)

@@ -53,7 +53,7 @@ _COMPLAINT: Final[ContextVar[Complaint]] = ContextVar("complaint", default=_log_
 
 
 def serve(
-    module: tvm.IRModule, hardware: HardwareParams, failed: Complaint = _log_failure
+    module: tvm.IRModule, hardware: HardwareParams, report_failure: Complaint = _log_failure
 ) -> AnyServed | None:
     """Return the first template that serves `main` of a module, or None if none does.
 
@@ -68,7 +68,7 @@ def serve(
         template.apply(sch, match, knobs)
         return Served(template, match, knobs, sch)
 
-    before = _COMPLAINT.set(failed)
+    before = _COMPLAINT.set(report_failure)
     try:
         pairs = find_matches(
             hardware.backend.templates(), lambda template: matcher().match(template)
@@ -94,22 +94,22 @@ def find_matches(
         match = match_function(template)
         return None if match is None else (match, template.is_asked_last(match))
 
-    postponed = []
+    last_templates = []
     for template in templates:
         answer = try_template(template, ask)
         if answer is not None:
             match, last = answer
             if last:
-                postponed.append((template, match))
+                last_templates.append((template, match))
             else:
                 yield template, match
-    yield from postponed
+    yield from last_templates
 
 
 def try_template(template: AnyTemplate, act: Callable[[AnyTemplate], _Answer]) -> _Answer | None:
     """Return the result of asking a template, or None if TVM refuses or the template fails.
 
-    A failure is reported to who asked `serve`.
+    A failure is reported to the caller of `serve`.
     """
     try:
         return act(template)

@@ -77,7 +77,7 @@ class WinogradTemplate(Template[Filtering, Blocking]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> Filtering | None:
-        """Return what the knobs depend on, or None for a function without those stages."""
+        """Match the stages of a function, or return None if it has none."""
         blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
         names = {block.name_hint: block for block in blocks}
         if not names.keys() >= set(_STAGES):
@@ -103,16 +103,16 @@ class WinogradTemplate(Template[Filtering, Blocking]):
 
     def apply(self, sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        known = read_open_sizes(sch.mod["main"])
-        if known is None:
+        open_sizes = read_open_sizes(sch.mod["main"])
+        if open_sizes is None:
             _schedule_stages(sch, filtering, knobs)
             return
-        large, few = (
+        large, small = (
             _schedule_by_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES)
         )
-        large_root, few_root = (one.mod["main"].body.block for one in (large, few))
+        large_root, small_root = (one.mod["main"].body.block for one in (large, small))
         root = _build_branch(
-            large_root, few_root, _has_few_tiles(_find_tile_count(sch), filtering, known)
+            large_root, small_root, _has_few_tiles(_find_tile_count(sch), filtering, open_sizes)
         )
         sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
 
@@ -138,38 +138,38 @@ def _schedule_by_blocks(
     rows = min(knobs.rows, most)
     tiles = max(1, min(knobs.tiles, most) // rows) * rows
     parts = knobs.parts if most == OPEN_TILES else 1
-    rounded, blocking = (
+    rounded_schedule, blocking = (
         make_schedule(_round_up_tiles(sch, tiles)),
         replace(knobs, tiles=tiles, rows=rows, parts=parts),
     )
-    _schedule_stages(rounded, filtering, blocking, parallel=most == OPEN_TILES)
-    return rounded
+    _schedule_stages(rounded_schedule, filtering, blocking, parallel=most == OPEN_TILES)
+    return rounded_schedule
 
 
-def _has_few_tiles(tiles: Expr, filtering: Filtering, known: OpenSizes) -> bool | Expr:
+def _has_few_tiles(tiles: Expr, filtering: Filtering, open_sizes: OpenSizes) -> bool | Expr:
     """Tell whether so few tiles are better done in small blocks, on one thread.
 
     They are where threads do not pay, and where a large block would be filled up for the most
     part, unless these tiles are much work for one thread.
     """
-    each = filtering.positions * filtering.inputs * filtering.outputs
-    most = max(PRODUCTS // each, min(2 * OPEN_TILES // 3, _LONG // each))
-    many = is_large_enough([tiles], most + 1, known)
-    return not many if isinstance(many, bool) else tiles <= most
+    products_per_tile = filtering.positions * filtering.inputs * filtering.outputs
+    most = max(PRODUCTS // products_per_tile, min(2 * OPEN_TILES // 3, _LONG // products_per_tile))
+    has_many = is_large_enough([tiles], most + 1, open_sizes)
+    return not has_many if isinstance(has_many, bool) else tiles <= most
 
 
-def _build_branch(large: SBlock, few: SBlock, little: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
+def _build_branch(large: SBlock, small: SBlock, little: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
     """Return a root block that does what one of two does; both read the same transformed kernel."""
     if isinstance(little, bool):
-        return few if little else large
-    roots = (large, few)
+        return small if little else large
+    roots = (large, small)
     kernels, jobs = zip(*map(list_statements, roots), strict=True)
-    ours, others = (_find_written_buffer(kernel) for kernel in kernels)
-    alone = copy_loop_nest(jobs[1], [(others, ours)])
-    buffers = [one for root in roots for one in root.alloc_buffers if not one.same_as(others)]
+    large_output, small_output = (_find_written_buffer(kernel) for kernel in kernels)
+    small_loops = copy_loop_nest(jobs[1], [(small_output, large_output)])
+    buffers = [one for root in roots for one in root.alloc_buffers if not one.same_as(small_output)]
     return SBlock(
         [], large.reads, large.writes, large.name_hint,
-        stmt_seq(kernels[0], IfThenElse(little, alone, jobs[0])),
+        stmt_seq(kernels[0], IfThenElse(little, small_loops, jobs[0])),
         alloc_buffers=buffers, annotations=large.annotations,
     )  # fmt: skip
 
@@ -195,25 +195,28 @@ def _find_padded_tiles(sch: Schedule) -> Mul:
 
     Raises ScheduleError if it is not written as `(count + 9) // 10 * 10`.
     """
-    padded = sch.get(sch.get_sblock(_PRODUCT)).iter_vars[2].dom.extent
-    if not (isinstance(padded, Mul) and isinstance(padded.a, FloorDiv)):
+    tile_extent = sch.get(sch.get_sblock(_PRODUCT)).iter_vars[2].dom.extent
+    if not (isinstance(tile_extent, Mul) and isinstance(tile_extent.a, FloorDiv)):
         raise ScheduleError("the number of tiles is not rounded up")
-    return padded
+    return tile_extent
 
 
 def _find_tile_count(sch: Schedule) -> Expr:
     """Return the open number of tiles."""
-    padded = _find_padded_tiles(sch)
-    tiles: Expr = Analyzer().simplify(padded.a.a - (padded.b - 1))
+    padded_tiles = _find_padded_tiles(sch)
+    tiles: Expr = Analyzer().simplify(padded_tiles.a.a - (padded_tiles.b - 1))
     return tiles
 
 
 def _round_up_tiles(sch: Schedule, block: int) -> IRModule:
     """Return the function with its open number of tiles rounded up to blocks of that size."""
-    padded, rounded = _find_padded_tiles(sch), parts_of(_find_tile_count(sch), block) * block
+    padded_tiles = _find_padded_tiles(sch)
+    rounded_tiles = parts_of(_find_tile_count(sch), block) * block
 
     def changed(node: Expr, mutator: StructuralMutator) -> Any:  # noqa: ANN401 - any node
-        return rounded if structural_equal(node, padded) else mutator.default_mutate(node)
+        return (
+            rounded_tiles if structural_equal(node, padded_tiles) else mutator.default_mutate(node)
+        )
 
     return IRModule({"main": structural_mutate(sch.mod["main"], [(Mul, changed)])})
 

@@ -1,4 +1,4 @@
-"""Cuts a sum of products (convolution, dense layer, matrix product) into tiles.
+"""Tilings of contractions (convolution, dense layer, matrix product) and windows.
 
 `form` recognizes the function, `lines` picks the two axes that a tile spans, `tile` has the knobs
 and all their settings, `promise` estimates the time of a setting. `nest` numbers the tiles,

@@ -1,1 +1,1 @@
-"""Spending the budget: which schedules of which tasks are proposed and measured."""
+"""The search: the choice of tasks, engines and schedules that are measured next."""

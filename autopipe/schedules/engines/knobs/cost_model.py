@@ -74,18 +74,18 @@ class CostModel:
     def _train_booster(self) -> None:
         import xgboost
 
-        known = [
+        samples = [
             sample
             for sample in self._samples
             if len(sample.seconds) > 1 and min(sample.seconds.values()) < math.inf
         ]
-        if not known:
+        if not samples:
             return
-        self._names = sorted({name for sample in known for name in sample.features})
+        self._names = sorted({name for sample in samples for name in sample.features})
         rows = [
-            _build_matrix(sample.features, self._names, list(sample.seconds)) for sample in known
+            _build_matrix(sample.features, self._names, list(sample.seconds)) for sample in samples
         ]
-        goals = [_to_log_speeds(list(sample.seconds.values())) for sample in known]
+        goals = [_to_log_speeds(list(sample.seconds.values())) for sample in samples]
         data = xgboost.DMatrix(
             np.concatenate(rows)[-_LATEST:], np.concatenate(goals)[-_LATEST:], nthread=1
         )

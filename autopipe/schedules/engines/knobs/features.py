@@ -25,15 +25,15 @@ def compute_features(space: Space) -> Features:
         (name, n) for name, n in _list_numbers("function", space.served.match) if "=" not in name
     ]
     facts = {name: np.full(size, number, np.float32) for name, number in numbers}
-    found: dict[str, Column] = {**knobs, **facts}
+    columns: dict[str, Column] = {**knobs, **facts}
     if (guesses := list_estimates(space)) is not None:
-        found["estimate"] = guesses / guesses.min()
+        columns["estimate"] = guesses / guesses.min()
     for (one, first), (other, second) in combinations(knobs.items(), 2):
-        found[f"{one}*{other}"] = first * second
+        columns[f"{one}*{other}"] = first * second
     for fact, whole in facts.items():
         for name, part in knobs.items():
-            found[f"{fact}/{name}"] = (whole / np.maximum(part, 1)).astype(np.float32)
-    return found
+            columns[f"{fact}/{name}"] = (whole / np.maximum(part, 1)).astype(np.float32)
+    return columns
 
 
 def list_estimates(space: Space) -> Column | None:

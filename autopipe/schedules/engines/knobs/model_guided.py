@@ -53,15 +53,15 @@ class ModelGuided:
             return []
         promise = self._model.predict(self._features)
         order = np.argsort(-promise[unseen], kind="stable") if promise is not None else ()
-        promised = [unseen[place] for place in order]
-        if not promised or self._sample.seconds.keys() <= {0}:
-            return self._choose_first_batch(count, unseen, promised)
-        explored = int(_EXPLORE * count + self._rng.random())
-        best, rest = promised[: count - explored], promised[count - explored :]
-        return best + self._rng.sample(rest, min(explored, len(rest)))
+        ranked_unseen = [unseen[place] for place in order]
+        if not ranked_unseen or self._sample.seconds.keys() <= {0}:
+            return self._choose_first_batch(count, unseen, ranked_unseen)
+        random_count = int(_EXPLORE * count + self._rng.random())
+        best, rest = ranked_unseen[: count - random_count], ranked_unseen[count - random_count :]
+        return best + self._rng.sample(rest, min(random_count, len(rest)))
 
     def learn(self, measured: Mapping[int, float]) -> None:
-        """Let the model learn from new measurements."""
+        """Train the model on new measurements."""
         self._model.learn(self._sample, measured)
 
     def _choose_first_batch(
@@ -79,11 +79,11 @@ class ModelGuided:
 
     def _add_farthest(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
         """Add, one by one, the setting of the pool that is farthest from all chosen ones."""
-        apart = np.min([self._compute_distances(index, pool) for index in chosen], axis=0)
-        while len(chosen) < count and apart.any():
-            farthest = pool[int(apart.argmax())]
+        distances = np.min([self._compute_distances(index, pool) for index in chosen], axis=0)
+        while len(chosen) < count and distances.any():
+            farthest = pool[int(distances.argmax())]
             chosen.append(farthest)
-            apart = np.minimum(apart, self._compute_distances(farthest, pool))
+            distances = np.minimum(distances, self._compute_distances(farthest, pool))
         return chosen
 
     def _compute_distances(self, index: int, pool: Sequence[int]) -> npt.NDArray[np.float32]:

@@ -26,8 +26,8 @@ class Space:
     def of(cls, served: AnyServed, hardware: HardwareParams, seed: int) -> "Space":
         """Return the settings of a template for a function."""
         every = served.template.settings(served.match, hardware)
-        others = (knobs for knobs in every if knobs != served.knobs)
-        some = _sample_items(others, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
+        other_settings = (knobs for knobs in every if knobs != served.knobs)
+        some = _sample_items(other_settings, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
         return cls(served, hardware, (served.knobs, *some))
 
     def document(self, index: int) -> str:
@@ -37,10 +37,10 @@ class Space:
 
 def _sample_items(items: Iterable[Any], most: int, rng: random.Random) -> list[Any]:
     """Return at most `most` items, each with the same probability (Vitter's algorithm R)."""
-    kept: list[Any] = []
+    sample: list[Any] = []
     for position, item in enumerate(items):
         if position < most:
-            kept.append(item)
+            sample.append(item)
         elif (place := rng.randrange(position + 1)) < most:
-            kept[place] = item
-    return kept
+            sample[place] = item
+    return sample
