@@ -281,6 +281,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
         "weights",
         (
             module_pass(split_packing, "schedules pack weights, which is done once, by the build"),
+            tvm_pass(transform.CanonicalizeBindings, "rewrites left aliases"),
             NamedPass("lift_packing", "packing is a module of its own", _lift_packing),
         ),
     ),
