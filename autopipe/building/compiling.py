@@ -26,6 +26,7 @@ from autopipe.compiler.tasks import append_label, parse_label
 from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.environment.toolchain import Linker
 from autopipe.errors import AutopipeError, StageError
+from autopipe.host.memory import keep_freed_memory
 from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
@@ -97,6 +98,7 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
     target = failures.conditions.target
 
     def pack(packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
+        keep_freed_memory()
         write_below("weights")
         return source.pack({label: module_io.parse_json(text) for label, text in packing.items()})
 

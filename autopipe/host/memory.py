@@ -19,6 +19,12 @@ _LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
 
 _EVENTS: Final = ("memory.events", "memory.oom_control")
 
+_TRIM, _MMAP, _ARENAS = -1, -3, -8
+"""M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_ARENA_MAX of `mallopt`."""
+
+_LARGEST_BLOCK: Final = 32 << 20
+"""The largest value that glibc takes for M_MMAP_THRESHOLD, in bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Used:
@@ -57,6 +63,22 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def keep_freed_memory() -> None:
+    """Make the C library reuse freed blocks of up to 32 MiB (`mallopt`), if it can.
+
+    By default it returns most of them, and the system clears each page again at its next use. So a
+    process that copies large arrays all the time takes less CPU. All threads share one arena, since
+    those of other threads return what they free. Call it in a process that ends soon after.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM, _GIB)
+        mallopt(_MMAP, _LARGEST_BLOCK)
+        mallopt(_ARENAS, 1)
 
 
 def describe_kill(number: int, usage: Used | None = None) -> str:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from autopipe.errors import StoreError
+from autopipe.host.memory import keep_freed_memory
 from autopipe.measure import device
 from autopipe.pipeline.counted import Watch
 from autopipe.processes import contained
@@ -92,7 +93,12 @@ class _CheckingChild:
 
     def __init__(self, pieces: Sequence[Piece], conditions: Conditions) -> None:
         is_bounded = all(can_bound_memory(piece, conditions) for piece in pieces)
-        self.child = Child(lambda: lambda place: do(pieces[place], conditions), bounded=is_bounded)
+
+        def begin() -> Callable[[int], object]:
+            keep_freed_memory()
+            return lambda place: do(pieces[place], conditions)
+
+        self.child = Child(begin, bounded=is_bounded)
         self._place = 0
         self._checks = 0
         """Number of checks that the present process has made."""

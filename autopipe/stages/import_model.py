@@ -71,7 +71,9 @@ class ImportStage(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write the module, the weights, and the model as reference runtimes run it."""
         from autopipe.compiler.frontends.write_imported import write_imported
+        from autopipe.host.memory import keep_freed_memory
 
+        keep_freed_memory()
         watch = Watch(self.name, ctx.emit)
         watch.begin(f"converting {self.path.name}")
         with show_passes(ctx, self.name):
