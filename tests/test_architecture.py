@@ -85,6 +85,25 @@ def test_a_command_imports_only_what_it_needs(tmp_path, arguments):
     assert {*HEAVY, *IDLE[arguments]} & {*found["imported"]} == set()
 
 
+def test_the_child_of_infer_starts_before_the_command_is_imported():
+    code = """
+import sys
+from autopipe.processes import call
+start = call.start_ahead
+def start_ahead(module):
+    print(module, "typer" in sys.modules)
+    return start(module)
+call.start_ahead = start_ahead
+sys.argv = ["autopipe", "infer", "--help"]
+from autopipe.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[0] == "autopipe.packaging.infer_program False"
+
+
 def test_the_contracts_hold_without_the_heavy_packages():
     """What a newcomer imports to write a stage or a reporter starts at once."""
     names = "autopipe, autopipe.config, autopipe.pipeline.stage, autopipe.report, autopipe.stages"

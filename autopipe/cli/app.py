@@ -2,7 +2,6 @@
 
 import gc
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Annotated, Final
 
@@ -44,9 +43,6 @@ COMMANDS: Final = {
 
 GROUPS: Final = ("baseline", "cache", "records")
 """Modules with a group of commands, `app`, by the name of the group."""
-
-AHEAD: Final = {"infer": "autopipe.packaging.infer_child"}
-"""Modules of child processes that start while the arguments of a command are parsed."""
 
 
 def build_app(command: str | None = None) -> typer.Typer:
@@ -99,9 +95,8 @@ def main() -> None:
     """Run a command; an expected failure ends in one message and its exit code."""
     code = 0
     try:
-        command = _named_command()
-        with raise_on_signals(), _start_child_ahead(command):
-            build_app(command)()
+        with raise_on_signals():
+            build_app(_named_command())()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except Interrupted as error:
@@ -113,14 +108,6 @@ def main() -> None:
     hang_up()
     gc.freeze()  # or the interpreter collects garbage in all of it before it ends
     sys.exit(code)
-
-
-def _start_child_ahead(command: str | None) -> AbstractContextManager[None]:
-    if command not in AHEAD:
-        return nullcontext()
-    from autopipe.processes.call import start_ahead
-
-    return start_ahead(AHEAD[command])
 
 
 def _named_command() -> str | None:

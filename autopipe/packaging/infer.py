@@ -10,7 +10,7 @@ from autopipe.processes import call
 if TYPE_CHECKING:
     from autopipe.signing.signers import Signers
 
-_CHILD: Final = "autopipe.packaging.infer_child"
+_CHILD: Final = "autopipe.packaging.infer_program"
 
 
 def run_inference(

@@ -16,7 +16,8 @@ from autopipe.processes import call
 from autopipe.signing.signers import Signers
 
 
-def _answer_request(request: call.Answer) -> call.Answer:
+def answer_request(request: call.Answer) -> call.Answer:
+    """Run the package of a request, and return a summary of its outputs."""
     signers = request["signers"]
     model = open_package(request["package"], signers and Signers.of(signers))
     outputs = model(read_inputs(model.signature, request["inputs"]))
@@ -92,7 +93,3 @@ def _save_output(folder: Path, name: str, array: np.ndarray) -> Path:
     except OSError as error:
         raise ConfigError(f"--output {path}: {error.strerror or error}") from None
     return path
-
-
-if __name__ == "__main__":
-    call.serve_request(_answer_request)

@@ -1,6 +1,5 @@
 """The requirements in the manifest of a package, and the names of its files."""
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StringConstraints, field_validator
@@ -10,6 +9,7 @@ from autopipe.artifacts.signature import Signature
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import Digest
 from autopipe.errors import SetupError
+from autopipe.host.distributions import find_installed_version
 
 MANIFEST: Final = "manifest.json"
 COMPONENTS: Final = "components.cdx.json"
@@ -111,7 +111,4 @@ def check_runtime(required_versions: dict[str, str]) -> None:
 
 
 def _find_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "missing"
+    return find_installed_version(name) or "missing"

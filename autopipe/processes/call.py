@@ -43,9 +43,11 @@ _AHEAD: Final[dict[str, _WaitingProgram]] = {}
 def start_ahead(module: str) -> Iterator[None]:
     """Start the program of a module now, so that its imports overlap with preparing the request.
 
-    The next `run_module` of the module uses it. An unused one is ended.
+    The next `run_module` of the module uses it, or reports that it cannot be started. An unused one
+    is ended.
     """
-    _AHEAD[module] = _start_program(module)
+    with suppress(OSError):
+        _AHEAD[module] = _start_program(module)
     try:
         yield
     finally:

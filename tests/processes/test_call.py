@@ -60,6 +60,15 @@ def test_a_program_that_nobody_took_is_ended(serving):
     assert psutil.Process().children() == []
 
 
+def test_a_program_that_cannot_start_ahead_is_reported_by_its_call(serving, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(11, "no more processes")
+
+    monkeypatch.setattr(call, "program", refuse)
+    with call.start_ahead(serving), pytest.raises(OSError, match="no more processes"):
+        call.run_module(serving, {"do": "echo", "value": 1})
+
+
 def test_an_expected_error_is_raised_here(serving):
     with pytest.raises(GateError, match="no: it is 'wrong'"):
         call.run_module(serving, {"do": "refuse"})

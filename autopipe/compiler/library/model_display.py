@@ -1,7 +1,5 @@
 """Display a loaded model: in a Python shell, and as HTML in a notebook."""
 
-from html import escape
-
 from autopipe.artifacts.signature import Signature
 from autopipe.compiler.library.ports import describe_port
 from autopipe.config.problem import format_value
@@ -21,6 +19,8 @@ class Described:
 
     def _repr_html_(self) -> str:
         """Return a table of the inputs and outputs; Jupyter calls it."""
+        from html import escape
+
         ports = [("input", port) for port in self.signature.inputs]
         ports += [("output", port) for port in self.signature.outputs]
         rows = "".join(
