@@ -80,7 +80,7 @@ class Evidence:
         )
         remedy = "raise tuning.budget or lower the gate"
         if unverified_count:
-            winners = f"{unverified_count} winners are claims of a lock or a remote"
+            winners = f"{unverified_count} winners have unverified times of a lock or a remote"
             remedy = f"{winners}; --force tune measures here"
         raise GateError(f"{failures}; {remedy}")
 

@@ -50,4 +50,7 @@ class Replay(Stage, frozen=True):
         beside.refuse_untrue(tuning_result, tasks, ctx.facts[Facet.TARGET], self.records)
         tuning_result.write(ctx.out)
         record_count, task_count = len(tuning_result.records), len(tuning_result.report.tasks)
-        return f"{record_count} of {task_count} tasks tuned, as the lock says; its times are claims"
+        return (
+            f"{record_count} of {task_count} tasks tuned, as the lock says; "
+            "its times are unverified"
+        )

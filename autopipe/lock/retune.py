@@ -72,5 +72,6 @@ class Retune(TuneStage, frozen=True):
         records = {name: record for name, record in locked_result.records.items() if name in reused}
         TuningResult(report, {**records, **result.records}).write(ctx.out)
         return (
-            f"{len(reused)} tasks as the lock says, their times are claims; the others: {summary}"
+            f"{len(reused)} tasks as the lock says, their times are unverified; "
+            f"the others: {summary}"
         )

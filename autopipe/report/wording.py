@@ -88,7 +88,7 @@ def describe_error(error: BaseException | str) -> str:
 
 
 def _list_claim_notes(stage: str) -> list[str]:
-    return ["its times are claims"] if stage == "tune" else []
+    return ["its times are unverified"] if stage == "tune" else []
 
 
 def format_row(stage: str, *cells: str) -> str:

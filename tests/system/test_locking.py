@@ -134,7 +134,7 @@ def test_an_update_tunes_only_what_the_lock_does_not_know(locked, warm):
         connection.execute("DELETE FROM records")
         connection.commit()
     told = run(warm, Mode.UPDATE)
-    said = "3 tasks as the lock says, their times are claims; the others: "
+    said = "3 tasks as the lock says, their times are unverified; the others: "
     assert finished(told)["tune"].startswith(said)
     with closing(sqlite3.connect(store)) as connection:
         (workloads,) = connection.execute("SELECT count(DISTINCT workload) FROM records").fetchone()
