@@ -111,7 +111,10 @@ def _command(called: str, command: Any) -> str:  # noqa: ANN401 - click's own
     usage = " ".join([called, *(_argument(each) for each in arguments)])
     rows = [(_argument(each), each.help or "") for each in arguments]
     rows += [each.get_help_record(context) for each in options]
-    lines = [f"| `{' '.join(what.split())}` | {' '.join(told.split())} |\n" for what, told in rows]
+    lines = [
+        f"| `{' '.join(usage_text.split())}` | {' '.join(help_text.split())} |\n"
+        for usage_text, help_text in rows
+    ]
     table = "".join(["\n| | |\n|---|---|\n", *(_cells(line) for line in lines)]) if lines else ""
     return f"\n## {usage}\n\n{' '.join((command.help or '').split())}\n{table}"
 
