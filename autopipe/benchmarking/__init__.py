@@ -1,1 +1,1 @@
-"""Benchmarks of a build against reference runtimes, one at a time on the machine."""
+"""Benchmarks of a build against reference runtimes, one at a time per machine."""

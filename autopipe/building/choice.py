@@ -1,4 +1,4 @@
-"""Which schedule each task is built with: the first right one of its record and its fallbacks."""
+"""Select the schedule of each task: the first of its record and fallbacks that passes the check."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -33,17 +33,16 @@ class Asked:
     task: Task
     workload: tvm.IRModule
     record: BestRecord | None
-    """What tuning found for it; null if nothing."""
+    """The best record of tuning; None if there is none."""
     share: float
-    """Its part of the model's time."""
+    """Its share of the model's time."""
     likely: Sequence[BestRecord] = ()
-    """Where its sizes are open, what tuning found for it at likely sizes and serves all, the best
-    first."""
+    """For dynamic shapes, the records at specialized sizes that serve all sizes, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A scheduled workload, and how it came about."""
+    """A scheduled workload, and the origin of its schedule."""
 
     module: tvm.IRModule
     """The workload module with `main` scheduled."""
@@ -51,23 +50,23 @@ class Choice:
     """Name of the engine, or of the fallback."""
     implementation: str
     reason: str
-    """Why it is this one."""
+    """Why this schedule was selected."""
     seconds: float | None = None
     """Median measured time of one call; null for a fallback."""
     schedule: str | None = None
-    """How it is made again; null where nothing is scheduled."""
+    """The record that rebuilds it; None where nothing is scheduled."""
     rule: int | None = None
-    """Which rule of the policy the task fell under; null for none."""
+    """Index of the policy rule that matches the task; None for none."""
     checked: bool = False
-    """Whether it was compared with the plain loops."""
+    """Whether its outputs were compared with those of the reference loops."""
     unchecked: str | None = None
-    """Why it was not."""
+    """Why it was not compared."""
     rejected: tuple[Rejected, ...] = field(default=())
-    """What was wrong, and stood before it."""
+    """The schedules before it that computed wrong results."""
 
 
 class Choices:
-    """The schedules of all tasks, until each of them is one that can be built."""
+    """The selected schedules of all tasks, each replaced until it compiles and is right."""
 
     def __init__(
         self,
@@ -77,13 +76,13 @@ class Choices:
         checks: PreparedChecks,
         watch: Watch,
     ) -> None:
-        """Take the first of each task's chain, whose plain loops are compiled meanwhile."""
+        """Select the first candidate of each task, and start compiling the reference loops."""
         self.checks = checks
         self.watch = watch
         self._chains = [_list_candidates(request, policy, maker) for request in asked]
         self.asked = asked
         self.chosen: list[Choice] = []
-        """What each task is built with, in order, as far as that is known."""
+        """The selected schedule of each task, in order."""
         for place, chain in enumerate(watch.each("tasks planned", self._chains)):
             self.chosen.append(next(chain))
             checks.prepare(self._build_suspect(place))
@@ -91,19 +90,19 @@ class Choices:
         self._open = list(range(len(asked)))
 
     def check(self, kernels: Sequence[LibraryKernel | None] | None = None) -> bool:
-        """Check what was not checked yet, and return whether nothing of it was wrong.
+        """Check the schedules that were not checked yet; return whether all of them were right.
 
-        `kernels` are those of a library that has them all, in the order of the tasks. What is wrong
-        is replaced by the next of its chain, which is yet to be checked.
+        `kernels` are those of a library that has them all, in the order of the tasks. A wrong
+        schedule is replaced by the next candidate, which is unchecked.
         """
-        judged, self._open = self._open, []
+        places, self._open = self._open, []
         verdicts = self.checks.judge(
             [
                 self._build_suspect(place)._replace(kernel=kernels[place] if kernels else None)
-                for place in judged
+                for place in places
             ]
         )
-        for place, verdict in zip(judged, verdicts, strict=True):
+        for place, verdict in zip(places, verdicts, strict=True):
             choice = self.chosen[place]
             if verdict.condemns:
                 self.drop(place, verdict)
@@ -114,7 +113,7 @@ class Choices:
         return not self._open
 
     def drop(self, place: int, verdict: Verdict) -> None:
-        """Take the next of a task's chain, for a verdict on the one there is.
+        """Replace the rejected schedule of a task by the next candidate.
 
         Raises StageError if there is none.
         """
@@ -130,10 +129,10 @@ class Choices:
         self._open.append(place)
 
     def _build_suspect(self, place: int) -> Suspect:
-        asked, choice = self.asked[place], self.chosen[place]
+        request, choice = self.asked[place], self.chosen[place]
         return Suspect(
-            asked.task.name, choice.engine, choice.implementation, choice.schedule or "",
-            asked.workload, choice.module,
+            request.task.name, choice.engine, choice.implementation, choice.schedule or "",
+            request.workload, choice.module,
         )  # fmt: skip
 
 
@@ -143,10 +142,10 @@ def _log_choice(task: Task, choice: Choice) -> None:
     _LOG.info("%s: %s, since %s; %s", task.name, by, choice.reason, choice.schedule or "as it is")
 
 
-def _list_candidates(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
-    """Yield what a task may be built with, the best first; the plain loops are always the last."""
-    task, record = asked.task, asked.record
-    position, rule = policy.rule(task, asked.share)
+def _list_candidates(request: Asked, policy: Policy, maker: Maker) -> Iterator[Choice]:
+    """Yield the candidate schedules of a task, the best first, the unscheduled loops last."""
+    task, record = request.task, request.record
+    position, rule = policy.rule(task, request.share)
     reason = f"not tuned: {task.dropped}" if task.dropped else "no record"
     if record is not None:
         try:
@@ -154,22 +153,22 @@ def _list_candidates(asked: Asked, policy: Policy, maker: Maker) -> Iterator[Cho
             reason = "its record is wrong"
         except (Refused, Failed) as error:
             reason = f"its record does not apply: {error}"
-    for likely in () if record is not None else asked.likely:
+    for likely in () if record is not None else request.likely:
         try:
-            known = _replay_record(task, likely, maker)
-            yield replace(known, reason="record of likely sizes", seconds=None, rule=position)
+            replayed = _replay_record(task, likely, maker)
+            yield replace(replayed, reason="record of likely sizes", seconds=None, rule=position)
             reason = "the record of likely sizes is wrong"
         except (Refused, Failed) as error:
             reason = f"the record of likely sizes does not apply: {error}"
     plans = partial(maker.plans, task.name)
-    for found in iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule)):
-        if found.planned is None:
-            yield Choice(asked.workload, found.engine, DIRECT, reason, rule=position)
+    for fallback in iterate_fallbacks(policy.chain(rule), plans, partial(is_allowed, rule)):
+        if fallback.planned is None:
+            yield Choice(request.workload, fallback.engine, DIRECT, reason, rule=position)
         else:
-            planned = found.planned
+            plan = fallback.planned
             yield Choice(
-                planned.module, found.engine, planned.implementation, reason,
-                schedule=planned.schedule, rule=position,
+                plan.module, fallback.engine, plan.implementation, reason,
+                schedule=plan.schedule, rule=position,
             )  # fmt: skip
 
 
@@ -181,12 +180,12 @@ def _replay_record(task: Task, record: BestRecord, maker: Maker) -> Choice:
 
 
 def _replace_rejected(bad: Choice, verdict: Verdict, following: Choice) -> Choice:
-    """Return what follows; what is wrong is told with it, failures are listed apart."""
-    who = f"{bad.engine} on {bad.implementation}"
+    """Return the next candidate, which lists a wrong predecessor as rejected."""
+    origin = f"{bad.engine} on {bad.implementation}"
     if verdict.finding is Finding.FAILED:
-        return replace(following, reason=f"{who} failed", rejected=bad.rejected)
-    rejected = Rejected(
+        return replace(following, reason=f"{origin} failed", rejected=bad.rejected)
+    rejection = Rejected(
         engine=bad.engine, implementation=bad.implementation, reason=verdict.reason,
         folder=verdict.folder,
     )  # fmt: skip
-    return replace(following, reason=f"{who} is wrong", rejected=(*bad.rejected, rejected))
+    return replace(following, reason=f"{origin} is wrong", rejected=(*bad.rejected, rejection))

@@ -1,4 +1,4 @@
-"""Counts the functions that a build has compiled, while it waits for the children that do so."""
+"""Progress of compilation: the number of functions that child processes have compiled."""
 
 import time
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from autopipe.processes.link import wait_for_readable
 
 
 class CompileProgress:
-    """Counts kernels, and the plain loops that are compiled at the same time for their checks.
+    """Counts compiled kernels, and compiled reference loops of their checks.
 
-    The kernels of a module count when its child answers, plain loops when their batch is compiled.
+    The kernels of a module count when its child answers, reference loops when their batch ends.
     """
 
     def __init__(self, watch: Watch, checks: PreparedChecks, kernels: Mapping[str, int]) -> None:
@@ -21,13 +21,13 @@ class CompileProgress:
         self._kernels = kernels
         self._compiled = 0
         self._before = checks.count_compiled()
-        """Plain loops that were compiled while schedules were planned: they took no time here."""
+        """Reference loops that were compiled during planning, which are not counted."""
         self._reported = -1
         total = sum(kernels.values()) + checks.count_prepared() - self._before
         self._report = watch.count("functions compiled", total)
 
     def wait(self, label: str, child: Child) -> bool:
-        """Wait until a child has compiled a module; return whether its time is over before."""
+        """Wait until a child has compiled a module; return whether its time limit passed."""
         end = time.monotonic() + child.seconds
         while not wait_for_readable([child.link], INTERVAL):
             if time.monotonic() > end:
@@ -39,7 +39,7 @@ class CompileProgress:
 
     def _count(self) -> None:
         """Report the number of compiled functions where it has changed."""
-        compiled = self._compiled + self._checks.count_compiled() - self._before
-        if compiled > self._reported:
-            self._reported = compiled
-            self._report(compiled)
+        count = self._compiled + self._checks.count_compiled() - self._before
+        if count > self._reported:
+            self._reported = count
+            self._report(count)

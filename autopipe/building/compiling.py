@@ -1,8 +1,8 @@
-"""Compiles the model with the schedules that were chosen, and finds those that are wrong or fail.
+"""Compile the model with the selected schedules, and replace those that are wrong or fail.
 
-The whole is compiled in a child process, while another one packs the weights; then each schedule is
+The model is compiled in child processes, while another one packs the weights; then each schedule is
 checked by its kernel in the library. Where compiling crashes, hangs or takes too much memory, the
-schedule of each task is compiled alone, which no machine of the target is needed for.
+schedule of each task is compiled alone, which needs no machine of the target.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,20 +36,20 @@ from autopipe.safety.job import Piece, do
 from autopipe.safety.verdict import Finding, Verdict
 
 _EACH: Final = 10.0
-"""Seconds that a task adds to what the whole may take."""
+"""Seconds that each task adds to the time limit of the compilation."""
 
 Packer = Callable[[Mapping[str, tvm.IRModule]], Any]
-"""Writes the weights of all modules, whose packing it takes by label; returns a value for JSON."""
+"""Writes the packed weights of all modules, from their packing by label; returns a JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSource:
-    """What libraries are compiled from, and where they go."""
+    """The modules to compile, and the paths of their libraries."""
 
     lowered: Mapping[str, tvm.IRModule]
     """The modules, by label."""
     paths: Mapping[str, Path]
-    """Of their libraries."""
+    """The paths of their libraries, by label."""
     pack: Packer
     linker: Linker | None = None
 
@@ -59,25 +59,24 @@ class CompiledModel:
     """A model whose libraries and weights are written."""
 
     functions: Mapping[str, tuple[KernelFunction, ...]]
-    """The kernel calls of each module by its label, and the nodes of the model that they are made
-    of."""
+    """The kernel calls of each module by its label, with the nodes of the model they compute."""
     packed: Any
-    """What `BuildSource.pack` returned."""
+    """The value that `BuildSource.pack` returned."""
 
 
 def compile_model(source: BuildSource, choices: Choices, failures: Failures) -> CompiledModel:
-    """Write the library of each module, with schedules that compile and are not wrong.
+    """Write the library of each module, with schedules that compile and are right.
 
-    A task whose schedule fails takes the next of its chain. Raises StageError if nothing is left
-    of one, if the whole fails twice although no task does alone, and for what can not be packed,
-    built or linked; SetupError without the compiler for a GPU.
+    A failing schedule is replaced by the next candidate of its task. Raises StageError if a task
+    has none left, if the model fails to compile twice although each task compiles alone, and for
+    errors of packing, building or linking; SetupError without the compiler for a GPU.
     """
     innocent = False
     while _drop_known_failures(choices, failures):
         pass
     while True:
         try:
-            compiled = _whole(source, choices, failures)
+            model = _whole(source, choices, failures)
         except Failed as error:
             if not _drop_failing_schedules(choices, failures) and choices.check():
                 if innocent:
@@ -86,11 +85,11 @@ def compile_model(source: BuildSource, choices: Choices, failures: Failures) -> 
                 innocent = True
         else:
             if choices.check(_locate_kernels(source, choices, failures)):
-                return compiled
+                return model
 
 
 def _whole(source: BuildSource, choices: Choices, failures: Failures) -> CompiledModel:
-    scheduled = {
+    kernel_modules = {
         name: choice.module
         for asked, choice in zip(choices.asked, choices.chosen, strict=True)
         for name in asked.task.functions
@@ -104,7 +103,7 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
 
     seconds = contained.SECONDS + _EACH * len(choices.asked)
     compilations = {
-        label: _Compilation(source, label, scheduled, target) for label in source.lowered
+        label: _Compilation(source, label, kernel_modules, target) for label in source.lowered
     }
     compilers = {
         label: Child(partial(_wrap_refusals, work.answer), seconds=seconds)
@@ -120,13 +119,13 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
         modules = source.lowered.items()
         kernels = {label: len(list(module_io.list_prim_funcs(module))) for label, module in modules}
         progress = CompileProgress(choices.watch, choices.checks, kernels)
-        compiled = _ask_all(compilers, "compile", cores, progress.wait)
-        packed = _await_packed_weights(packer, packing)
+        answers = _ask_all(compilers, "compile", cores, progress.wait)
+        weight_names = _await_packed_weights(packer, packing)
     functions = {}
-    for label, done in compiled.items():
-        add_measured_passes(done["passes"])
-        functions[label] = tuple(map(KernelFunction.model_validate, done["functions"]))
-    return CompiledModel(functions, packed)
+    for label, answer in answers.items():
+        add_measured_passes(answer["passes"])
+        functions[label] = tuple(map(KernelFunction.model_validate, answer["functions"]))
+    return CompiledModel(functions, weight_names)
 
 
 def _ask_all(
@@ -135,7 +134,7 @@ def _ask_all(
     most: int,
     wait: Callable[[str, Child], bool] = lambda *_: False,
 ) -> dict[str, Any]:
-    """Return the answer of each child; at most `most` of them work at the same time.
+    """Send a request to each child and collect the answers; at most `most` of them run at a time.
 
     `wait` is called before each answer, and returns whether it is overdue.
     """
@@ -150,9 +149,9 @@ def _ask_all(
 
 
 def _await_packed_weights(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
-    """Return what a child that packs weights answers, which may fail once.
+    """Return the answer of the child that packs weights, which is retried once.
 
-    Raises StageError: no schedule is to blame that the compiler took.
+    Raises StageError if it fails again.
     """
     try:
         answer = packer.answer()
@@ -176,28 +175,28 @@ class _Compilation:
     graph: build.LinkedGraph | None = None
 
     def answer(self, step: str) -> Any:  # noqa: ANN401 - JSON
-        """Link the graph and return what is left to do on weights; or compile what was linked."""
+        """Run step "link", which returns the packing of weights, or step "compile"."""
         return self._link() if step == "link" else self._compile_graph()
 
     def _link(self) -> str:
-        lowered = self.source.lowered
-        module = lowered[self.label]
+        modules = self.source.lowered
+        module = modules[self.label]
         write_below(self.source.paths[self.label].stem if self.label else "")
         bodies = _select_bodies(self.label, module, self.scheduled)
-        self.graph = build.link_graph(module, bodies, self.target, packs_at_load=len(lowered) == 1)
+        self.graph = build.link_graph(module, bodies, self.target, packs_at_load=len(modules) == 1)
         packing: str = tvm.ir.save_json(self.graph.packing)
         return packing
 
     def _compile_graph(self) -> dict[str, Any]:
         assert self.graph is not None  # noqa: S101 - linked before
-        built = build.compile_graph(self.graph)
-        build.export(built, self.source.paths[self.label], self.source.linker)
-        functions = [function.document() for function in built.functions]
+        executable = build.compile_graph(self.graph)
+        build.export(executable, self.source.paths[self.label], self.source.linker)
+        functions = [function.document() for function in executable.functions]
         return {"functions": functions, "passes": list_pass_times()}
 
 
 def _wrap_refusals(work: Callable[[Any], Any]) -> contained.Handler:
-    """Tell a refusal, which is no failure, from a result."""
+    """Convert an error that no kernel causes to an answer."""
 
     def answer(request: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
         try:
@@ -211,24 +210,24 @@ def _wrap_refusals(work: Callable[[Any], Any]) -> contained.Handler:
 
 
 def _unwrap_answer(answer: object) -> Any:  # noqa: ANN401 - JSON
-    """Return what was answered. Raises the error of ours that was raised."""
-    done, refused = split_answer(answer)
-    if refused is not None:
-        raise refused.error()
-    return done
+    """Unwrap the result of a child, or raise the error that it reports."""
+    result, error = split_answer(answer)
+    if error is not None:
+        raise error.error()
+    return result
 
 
 def _locate_kernels(
     source: BuildSource, choices: Choices, failures: Failures
 ) -> list[LibraryKernel | None] | None:
-    """Return where the kernel of each task is; None where only the schedule alone can be run."""
+    """Locate the kernel of each task in the libraries; None if the host cannot run them."""
     if not failures.conditions.hardware.backend.runs_on_host:
         return None
     return [_locate_kernel(source, asked.task.functions[0]) for asked in choices.asked]
 
 
 def _locate_kernel(source: BuildSource, labelled_name: str) -> LibraryKernel | None:
-    """Return where a function is; None for one at likely sizes, which no library has."""
+    """Locate a function; None for one at specialized sizes that no library has."""
     name, label = labelled_name.partition("@")[0], parse_label(labelled_name)
     if label not in source.paths or append_label(name, label) != labelled_name:
         return None
@@ -236,11 +235,11 @@ def _locate_kernel(source: BuildSource, labelled_name: str) -> LibraryKernel | N
 
 
 def _select_bodies(
-    label: str, module: tvm.IRModule, scheduled: Mapping[str, tvm.IRModule]
+    label: str, module: tvm.IRModule, kernel_modules: Mapping[str, tvm.IRModule]
 ) -> dict[str, tvm.IRModule]:
-    """Return the scheduled bodies of the PrimFuncs of one module, by their names in it."""
+    """Select the scheduled bodies of the PrimFuncs of one module, by their names in it."""
     names = (name for name, _ in module_io.list_prim_funcs(module))
-    return {name: scheduled[append_label(name, label)] for name in names}
+    return {name: kernel_modules[append_label(name, label)] for name in names}
 
 
 def _list_pieces(choices: Choices) -> list[Piece]:
@@ -254,20 +253,20 @@ def _list_pieces(choices: Choices) -> list[Piece]:
 
 
 def _drop_known_failures(choices: Choices, failures: Failures) -> bool:
-    """Have each task whose schedule failed in earlier runs take another one; tell if any does."""
-    found = False
+    """Replace schedules that failed in earlier runs; tell whether there were any."""
+    has_dropped = False
     for place, piece in enumerate(_list_pieces(choices) if failures.hopeless else ()):
         try:
             failures.suspect(piece)
         except KnownFailure as known:
             choices.drop(place, Verdict(Finding.FAILED, str(known), known.folder))
-            found = True
-    return found
+            has_dropped = True
+    return has_dropped
 
 
 def _drop_failing_schedules(choices: Choices, failures: Failures) -> bool:
-    """Have each task whose schedule fails take another one; tell whether there is any."""
-    found = False
+    """Compile each schedule alone and replace those that fail; tell whether there were any."""
+    has_dropped = False
     pieces = _list_pieces(choices)
     with Child(lambda: lambda place: do(pieces[place], failures.conditions)) as child:
         for place, piece in enumerate(pieces):
@@ -279,5 +278,5 @@ def _drop_failing_schedules(choices: Choices, failures: Failures) -> bool:
                     error.folder if isinstance(error, KnownFailure) else failures.add(piece, error)
                 )
                 choices.drop(place, Verdict(Finding.FAILED, str(error), folder))
-                found = True
-    return found
+                has_dropped = True
+    return has_dropped

@@ -1,9 +1,8 @@
-"""Weights of float16 models, kept in float16 where the library computes in float32.
+"""Weights of float16 models, stored in float16 where the library computes in float32.
 
-A library for a processor without such arithmetic has its weights widened by the build. The numbers
-are those of the model, in another order, so float16 holds most of them exactly: these are written
-so, and widened again when the library is loaded. What it does not hold, such as kernels that were
-transformed for Winograd, stays as it is.
+For a processor without float16 arithmetic the build casts weights to float32. Packing only reorders
+them, so most are still exact in float16: these are stored in float16, and cast again when the
+library is loaded. Others, such as kernels that were transformed for Winograd, stay in float32.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ _WIDE, _NARROW = np.dtype("float32"), np.dtype("float16")
 def narrow_weights(
     arrays: Mapping[str, np.ndarray], originals: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a package, in float16 where that gives back the same bits.
+    """Cast the arrays of a package to float16 where the cast is exact.
 
     `originals` are the weights of the model: nothing is narrowed unless some are of float16.
     """
@@ -30,5 +29,5 @@ def _narrow_if_exact(array: np.ndarray) -> np.ndarray:
         return array
     with np.errstate(over="ignore"):
         half = array.astype(_NARROW)
-    same = np.array_equal(half.astype(_WIDE).view(np.uint32), array.view(np.uint32))
-    return half if same else array
+    is_exact = np.array_equal(half.astype(_WIDE).view(np.uint32), array.view(np.uint32))
+    return half if is_exact else array

@@ -1,4 +1,4 @@
-"""Maps the nodes of a model to the kernel calls of its libraries."""
+"""Map the nodes of a model to the kernel calls of its libraries."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,16 +15,16 @@ def map_nodes(
     libraries: Mapping[str, Path],
     functions: Mapping[str, tuple[KernelFunction, ...]],
 ) -> NodeMap:
-    """Return which nodes the kernel calls of each library are made of.
+    """Map the kernel calls of each library to the nodes that they compute.
 
-    `libraries` and `functions` go by the label of a module.
+    `libraries` and `functions` are keyed by the label of a module.
     """
     flops = {name: task.flops for task in tasks for name in task.functions}
-    listed = []
+    library_nodes = []
     for label, library in sorted(libraries.items(), key=lambda pair: pair[1].name):
-        own = {name.partition("@")[0]: count for name, count in flops.items()
+        kernel_flops = {name.partition("@")[0]: count for name, count in flops.items()
                if name == append_label(name.partition("@")[0], label)}  # fmt: skip
         calls = functions[label]
-        work = list_kernel_work(calls, own)
-        listed.append(LibraryNodes(library=library.name, functions=calls, work=work))
-    return NodeMap(nodes=model.nodes, libraries=tuple(listed))
+        work = list_kernel_work(calls, kernel_flops)
+        library_nodes.append(LibraryNodes(library=library.name, functions=calls, work=work))
+    return NodeMap(nodes=model.nodes, libraries=tuple(library_nodes))

@@ -1,4 +1,4 @@
-"""Compiles the plain loops that schedules are checked with, beside what else a build does."""
+"""Compile the reference loops of schedule checks in the background of a build."""
 
 import logging
 import os
@@ -18,23 +18,23 @@ from autopipe.safety.verdict import Verdict
 _LOG: Final = logging.getLogger(__name__)
 
 _BATCH: Final = 8
-"""Tasks of a library at least: to start LLVM and the linker takes as long as one of them."""
+"""Minimum tasks of a library: starting LLVM and the linker takes as long as one task."""
 
 _NICENESS: Final = 10
-"""Of the child, since the user waits for planning and compiling."""
+"""Niceness of the child, since planning and compiling are on the critical path."""
 
 _Key = tuple[str, str, str, str]
-"""Names a schedule: task, engine, implementation and how it is made."""
+"""Identifies a schedule: task, engine, implementation and record."""
 
 
 class PreparedChecks:
-    """Checks schedules with plain loops that children compile ahead, in batches.
+    """Checks schedules against reference loops that children compile ahead, in batches.
 
-    A schedule whose batch fails has its plain loops compiled by its own check, which tells why.
+    If a batch fails, the check of each schedule compiles its reference loops and reports the error.
     """
 
     def __init__(self, checker: ScheduleChecker, folder: Path | None) -> None:
-        """Take who checks, and a folder for the libraries; without one, nothing is prepared."""
+        """Wrap a checker; `folder` is for the libraries. Without one, nothing is prepared."""
         self._checker = checker
         self._folder = folder
         self._waiting: dict[_Key, PlainSource] = {}
@@ -42,7 +42,7 @@ class PreparedChecks:
         self._compiled: dict[_Key, PlainKernel] = {}
 
     def prepare(self, suspect: Suspect) -> None:
-        """Have the plain loops of a schedule compiled with others, if it needs a check."""
+        """Queue the reference loops of a schedule for compilation, if it needs a check."""
         if self._folder is not None and self._checker.needs_check(suspect):
             packing = split_weights(suspect.scheduled).compiled_packing
             self._waiting[suspect[:4]] = PlainSource(suspect.workload, packing)
@@ -51,7 +51,7 @@ class PreparedChecks:
             self.start()
 
     def start(self) -> None:
-        """Begin to compile what waits."""
+        """Start compiling the queued reference loops."""
         if self._folder is None or not self._waiting:
             return
         self._folder.mkdir(exist_ok=True)
@@ -65,18 +65,18 @@ class PreparedChecks:
         self._waiting = {}
 
     def count_prepared(self) -> int:
-        """Return the number of schedules whose plain loops are compiled, or will be."""
+        """Count the schedules whose reference loops are queued, running or compiled."""
         return len(self._waiting) + len(self._compiled) + sum(len(one) for _, one in self._running)
 
     def count_compiled(self) -> int:
-        """Return the number of those whose batch has ended."""
-        ended = wait_for_readable([child.link for child, _ in self._running], 0.0)
+        """Count the schedules whose batch has ended."""
+        ready_links = wait_for_readable([child.link for child, _ in self._running], 0.0)
         return len(self._compiled) + sum(
-            len(kernels) for child, kernels in self._running if child.link in ended
+            len(kernels) for child, kernels in self._running if child.link in ready_links
         )
 
     def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
-        """Return a verdict for each. Raises StageError as the checker does."""
+        """Judge each suspect. Raises StageError as the checker does."""
         self._await_batches()
         return self._checker.judge(
             [suspect._replace(plain=self._compiled.get(suspect[:4])) for suspect in suspects]
@@ -90,7 +90,7 @@ class PreparedChecks:
             running[0].close()
 
     def _await_batches(self) -> None:
-        """Wait for the batches that are compiled."""
+        """Wait for the running batches."""
         for child, kernels in self._running:
             with child:
                 try:

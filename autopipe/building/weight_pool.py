@@ -17,16 +17,16 @@ class WeightPool:
         self._names: dict[tuple[object, ...], str] = {}
 
     def add(self, values: Iterable[np.ndarray]) -> tuple[str, ...]:
-        """Return the names of a library's weights, in order; only new ones are added.
+        """Add the weights of a library; return their names, in order. Duplicates share a name.
 
-        The first library's weights have a name each, even two that are the same.
+        The first library's weights have distinct names, even equal ones.
         """
         first = not self.arrays
         names = []
         for value in values:
-            known = None if first else self._names.get(_digest_array(value))
-            name = known or number_weight(len(self.arrays))
-            if known is None:
+            earlier_name = None if first else self._names.get(_digest_array(value))
+            name = earlier_name or number_weight(len(self.arrays))
+            if earlier_name is None:
                 self.arrays[name] = value
                 self._names.setdefault(_digest_array(value), name)
             names.append(name)

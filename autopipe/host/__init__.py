@@ -1,1 +1,1 @@
-"""Resources of this machine, and errors of its system."""
+"""Resources of this machine, and errors of its operating system."""

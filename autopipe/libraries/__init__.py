@@ -1,4 +1,4 @@
-"""Libraries that may compute an op instead of generated code, one file each."""
+"""Libraries that compute an op in place of generated code, one file each."""
 
 import os
 from collections.abc import Iterator

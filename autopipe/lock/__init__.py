@@ -1,1 +1,1 @@
-"""The lock: a checked-in file of everything that determines the bytes of a build."""
+"""The lock: a checked-in file of all inputs that determine the bytes of a build."""

@@ -1,1 +1,1 @@
-"""Report the events of a run to people and programs. Nothing else prints during a run."""
+"""Reporters: print the events of a run for users and programs. Nothing else prints during a run."""

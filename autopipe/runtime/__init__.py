@@ -1,4 +1,4 @@
-"""Runs packages and exported folders with NumPy alone; nothing here imports autopipe.
+"""Runtime: run packages and exported folders with NumPy alone, without importing autopipe.
 
 The wheel `autopipe-run` has these files as `autopipe_runtime`, with the libraries beside them.
 

@@ -1,1 +1,1 @@
-"""Detached signatures of packages and locks, made and checked by OpenSSH."""
+"""Detached signatures of packages and locks, created and verified by OpenSSH."""

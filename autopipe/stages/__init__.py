@@ -1,4 +1,4 @@
-"""The stages, one file each. A new one is a file and a line here."""
+"""The stages of a pipeline, one file each, registered in `STAGES`."""
 
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,6 @@ PRELOADED: Final = (
 
 
 def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
-    """Return the stages that a pipeline file switches on; `base` is the folder of the file."""
-    made = (stage.of(pipeline, base) for stage in STAGES)
-    return tuple(stage for stage in made if stage is not None)
+    """Create the stages that a pipeline file enables; `base` is the folder of the file."""
+    stages = (stage.of(pipeline, base) for stage in STAGES)
+    return tuple(stage for stage in stages if stage is not None)

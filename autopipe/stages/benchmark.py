@@ -1,4 +1,4 @@
-"""Stage *benchmark*: how fast is the build, and how fast what a user would run otherwise?"""
+"""Stage *benchmark*: time the build against reference runtimes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BenchmarkStage(Stage, frozen=True):
-    """Times the build and its rivals, anew for each build."""
+    """Times the build and the reference runtimes, again for each build."""
 
     name: ClassVar[str] = "benchmark"
     version: ClassVar[int] = 4
@@ -47,15 +47,15 @@ class BenchmarkStage(Stage, frozen=True):
     gates: Gates
     """Section `gates` of the pipeline file."""
     baseline: Baseline | None = None
-    """The times of an earlier build that this one is compared with."""
+    """The times of an earlier build, for comparison."""
     sample: Path | None = None
-    """The file of inputs that is timed on; it enters the key by content."""
+    """The file of inputs to time with; it enters the key by content."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
-        """Return the stage, or None for `benchmark: null`.
+        """Create the stage, or return None for `benchmark: null`.
 
-        Raises ConfigError for a baseline or inputs that can not be read: now, not after tuning.
+        Raises ConfigError for a baseline or inputs that cannot be read: now, not after tuning.
         """
         if pipeline.benchmark is None:
             return None
@@ -79,20 +79,20 @@ class BenchmarkStage(Stage, frozen=True):
         with TemporaryDirectory(dir=ctx.work) as scratch:
             match = self._time_all_sizes(ctx, Path(scratch) / "inputs.safetensors")
         device = ctx.facts[Facet.DEVICE]
-        measured = build_report(match, self.gates, self.baseline, device)
-        measured.write(ctx.out)
-        ctx.emit(Measured(stage=self.name, document=measured.model_dump(mode="json")))
+        report = build_report(match, self.gates, self.baseline, device)
+        report.write(ctx.out)
+        ctx.emit(Measured(stage=self.name, document=report.model_dump(mode="json")))
         for name, reason in match.skipped.items():
             ctx.emit(Warn(stage=self.name, message=f"{name} is not compared with: {reason}"))
         if match.disturbed:
             advice = "--force benchmark measures again"
             ctx.emit(Warn(stage=self.name, message=f"{match.disturbed}; {advice}"))
-        for message in require_gates(measured.gates):
+        for message in require_gates(report.gates):
             ctx.emit(Warn(stage=self.name, message=message))
         return match.summary()
 
     def _time_all_sizes(self, ctx: Context, inputs: Path) -> "BenchmarkResult":
-        """Time the contenders, with open sizes at each that is timed; the first ones decide."""
+        """Time the build and its competitors at each timed size; gates apply to the first."""
         from autopipe.artifacts.library import BuiltLibrary
         from autopipe.benchmarking.at_sizes import choose_timed_sizes, summarize_sizes
         from autopipe.compiler.library import samples
@@ -101,34 +101,34 @@ class BenchmarkStage(Stage, frozen=True):
         from autopipe.measure.turn import Turn
 
         signature = BuiltLibrary.read(ctx.inputs["build"]).signature
-        wanted = choose_timed_sizes(signature.dimensions) or ({},)
+        timed_sizes = choose_timed_sizes(signature.dimensions) or ({},)
         if self.sample is not None:
-            wanted = (samples.read_sizes(self.sample, signature.inputs, signature.dimensions),)
-        known = list_likely_sizes(signature.dimensions)
+            timed_sizes = (samples.read_sizes(self.sample, signature.inputs, signature.dimensions),)
+        likely_sizes = list_likely_sizes(signature.dimensions)
         watch = Watch(self.name, ctx.emit)
         turn = Turn(lambda text: ctx.emit(Warn(stage=self.name, message=text)))
-        with turn.taken(), count_with(watch.count), join_counts(len(wanted)):
+        with turn.taken(), count_with(watch.count), join_counts(len(timed_sizes)):
             watch.begin(f"timing {', '.join(['autopipe', *self.options.against])}")
-            found = self._time_at_sizes(ctx, signature, wanted[0], inputs)
+            result = self._time_at_sizes(ctx, signature, timed_sizes[0], inputs)
             if not signature.dimensions:
-                return found
-            times = [summarize_sizes(wanted[0], found, known)]
-            for sizes in wanted[1:]:
+                return result
+            times = [summarize_sizes(timed_sizes[0], result, likely_sizes)]
+            for sizes in timed_sizes[1:]:
                 try:
                     times.append(
                         summarize_sizes(
-                            sizes, self._time_at_sizes(ctx, signature, sizes, inputs), known
+                            sizes, self._time_at_sizes(ctx, signature, sizes, inputs), likely_sizes
                         )
                     )
-                except StageError as error:  # too slow for its time, it may be
+                except StageError as error:  # such as a time limit
                     message = f"not timed with {format_sizes(sizes)}: {error}"
                     ctx.emit(Warn(stage=self.name, message=message))
-        return found.model_copy(update={"at_sizes": tuple(times)})
+        return result.model_copy(update={"at_sizes": tuple(times)})
 
     def _time_at_sizes(
         self, ctx: Context, signature: "Signature", sizes: "Sizes", inputs: Path
     ) -> "BenchmarkResult":
-        """Time the contenders at certain sizes."""
+        """Time the build and its competitors at given dynamic sizes."""
         from autopipe.artifacts.model import ImportedModel
         from autopipe.benchmarking.match import OURS, BenchmarkSetup, time_contenders
         from autopipe.compiler.library import samples
@@ -138,10 +138,10 @@ class BenchmarkStage(Stage, frozen=True):
         model = ctx.inputs["import"]
         ports = signature.at(sizes)
         if self.sample is None:
-            timed = draw_inputs(ports, find_input_limits(model, ports), (0, 0))
+            input_arrays = draw_inputs(ports, find_input_limits(model, ports), (0, 0))
         else:
-            timed = samples.load(self.sample, ports, ImportedModel.read(model).selects)
-        arrays.save(timed, inputs)
+            input_arrays = samples.load(self.sample, ports, ImportedModel.read(model).selects)
+        arrays.save(input_arrays, inputs)
         gpu = DEVICES[signature.device].describe_device().get("gpu")
         table = BenchmarkSetup(
             contenders={
@@ -159,5 +159,5 @@ class BenchmarkStage(Stage, frozen=True):
         return {"inputs": self.sample} if self.sample else {}
 
     def unkeyed(self) -> frozenset[str]:
-        """Return the path: what counts is what is in the file."""
+        """Exclude the path: the content of the file is the key."""
         return frozenset({"sample"})

@@ -54,21 +54,21 @@ class BuildStage(Stage, frozen=True):
     )  # fmt: skip
 
     rules: tuple[Rule, ...]
-    """The schedule policy, as far as it concerns fallbacks and implementations."""
+    """The part of the schedule policy on fallbacks and implementations."""
     fallback: tuple[str, ...]
-    """What schedules a task without a record."""
+    """The engines that schedule a task without a record, in order."""
     fast_algorithms: bool
     """Whether implementations may round differently."""
     on_task_failure: Literal["fallback", "fail"]
-    """What a schedule that crashes, hangs or takes all memory ends."""
+    """Whether a schedule that crashes, hangs or takes all memory is replaced or ends the run."""
     linker: str | None = None
-    """Who links for another machine, and where its C library is: what they are is a fact, and where
-    they lie changes nothing."""
+    """The linker for another machine, and below the path of its C library. Their versions are a
+    fact; their paths change nothing."""
     sysroot: str | None = None
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the policy and the numerics of the pipeline."""
+        """Create the stage from the policy and the numerics of the pipeline."""
         return cls(
             rules=pipeline.schedules.rules,
             fallback=pipeline.schedules.fallback,
@@ -95,25 +95,25 @@ class BuildStage(Stage, frozen=True):
         with self.plan(ctx, ctx.work / "plain") as (choices, tuned, failures):
             tasks = [request.task for request in choices.asked]
             watch.begin(f"compiling {len(tasks)} tasks")
-            lowered = module_io.load_lowered(ctx.inputs["lower"])
-            sized = SizedModules.within(ctx.inputs["lower"]).modules
-            paths = {one.label: ctx.out / one.library for one in sized}
+            modules = module_io.load_lowered(ctx.inputs["lower"])
+            sized_modules = SizedModules.within(ctx.inputs["lower"]).modules
+            paths = {one.label: ctx.out / one.library for one in sized_modules}
             paths[""] = ctx.out / LIBRARY
             linker = Linker.of(self.linker, self.sysroot)
-            source = BuildSource(lowered, paths, partial(_pack, ctx), linker)
+            source = BuildSource(modules, paths, partial(_pack, ctx), linker)
             with show_passes(ctx, self.name):
-                compiled = compile_model(source, choices, failures)
-        model = ModelNodes.read(ctx.inputs["import"])
-        map_nodes(model, tasks, paths, compiled.functions).write(ctx.out)
+                model = compile_model(source, choices, failures)
+        nodes = ModelNodes.read(ctx.inputs["import"])
+        map_nodes(nodes, tasks, paths, model.functions).write(ctx.out)
         self._warn_of_unmet_wishes(ctx, choices)
-        self._describe_library(ctx, choices, tuned, failures, compiled.packed).write(ctx.out)
+        self._describe_library(ctx, choices, tuned, failures, model.packed).write(ctx.out)
         return _summarize_choices(choices.chosen) + failures.format_count()
 
     @contextmanager
     def plan(
         self, ctx: Context, plain: Path | None = None
     ) -> "Iterator[tuple[Choices, TuningResult, Failures]]":
-        """Give the first schedule of each task; `plain` is the folder of `PreparedChecks`.
+        """Open the first schedule of each task; `plain` is the folder of `PreparedChecks`.
 
         Raises as `extensions.check`.
         """
@@ -128,8 +128,8 @@ class BuildStage(Stage, frozen=True):
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         conditions = conditions.within(count_weight_bytes(tasks))
         tuned = (
-            TuningResult.read(found)
-            if (found := ctx.inputs.get("tune"))
+            TuningResult.read(tune_folder)
+            if (tune_folder := ctx.inputs.get("tune"))
             else TuningResult.untuned()
         )
         failures = Failures.of(ctx, conditions, self.name, self.on_task_failure)
@@ -137,7 +137,7 @@ class BuildStage(Stage, frozen=True):
             yield choices, tuned, failures
 
     def unkeyed(self) -> frozenset[str]:
-        """Return where the linker lies."""
+        """Exclude the paths of the linker and its C library."""
         return frozenset({"linker", "sysroot"})
 
     @staticmethod
@@ -146,19 +146,19 @@ class BuildStage(Stage, frozen=True):
         choices: "Choices",
         tuned: TuningResult,
         failures: "Failures",
-        packed: Mapping[str, Any],
+        weight_names: Mapping[str, Any],
     ) -> BuiltLibrary:
-        """Say how the library is called and what it was made of."""
+        """Describe the signature of the library, its tasks and its versions."""
         from autopipe.artifacts.lowering import SizedModules
         from autopipe.artifacts.model import ImportedModel
         from autopipe.records.proofs import compute_claimed_shares
 
         target = ctx.facts[Facet.TARGET]
-        said = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
+        optimize_report = json.loads((ctx.inputs["optimize"] / "optimize.json").read_bytes())
         model = ImportedModel.read(ctx.inputs["import"])
         tasks = [request.task for request in choices.asked]
-        weights = {label: tuple(names) for label, names in packed["weights"].items()}
-        sized = SizedModules.within(ctx.inputs["lower"]).modules
+        weights = {label: tuple(names) for label, names in weight_names["weights"].items()}
+        sized_modules = SizedModules.within(ctx.inputs["lower"]).modules
         return BuiltLibrary(
             name=model.name,
             inputs=model.inputs,
@@ -167,11 +167,11 @@ class BuildStage(Stage, frozen=True):
             dimensions=model.dimensions,
             entries=tuple(
                 SizedLibrary(library=one.library, sizes=one.sizes, weights=weights[one.label])
-                for one in sized
+                for one in sized_modules
             ),
-            halves=tuple(packed["halves"]),
-            rounded=tuple(said.get("rounded", ())),
-            short=SHORT[said["channels_last"]] if "short" in said else None,
+            halves=tuple(weight_names["halves"]),
+            rounded=tuple(optimize_report.get("rounded", ())),
+            short=SHORT[optimize_report["channels_last"]] if "short" in optimize_report else None,
             threads=int(str(target["num_cores"])),
             device=find_backend(target).device,
             target=dict(target),
@@ -198,13 +198,13 @@ class BuildStage(Stage, frozen=True):
         from autopipe.safety.maker import Maker
         from autopipe.schedules.policy import Policy
 
-        records = self._believed(ctx, tasks, tuned)
+        records = self._select_trusted_records(ctx, tasks, tuned)
         shares = {name: task.share for name, task in tuned.tasks.items()}
         folder = ctx.inputs["tasks"] / "workloads"
-        asked = []
+        requests = []
         for task in tasks:
             workload = module_io.load_module(folder / f"{task.workload}.json")
-            asked.append(
+            requests.append(
                 Asked(
                     task,
                     annotate_workload(workload, task.info),
@@ -214,59 +214,59 @@ class BuildStage(Stage, frozen=True):
                 )
             )
         policy = Policy(self.rules, self.fallback)
-        for rule in policy.idle([(request.task, request.share) for request in asked]):
+        for rule in policy.idle([(request.task, request.share) for request in requests]):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
         watch = Watch(self.name, ctx.emit)
         checks = PreparedChecks(Inspector.of(ctx, failures, watch=watch), plain)
-        maker = Maker({request.task.name: request.workload for request in asked}, failures)
+        maker = Maker({request.task.name: request.workload for request in requests}, failures)
         with maker, checks:
-            yield Choices(asked, policy, maker, checks, watch)
+            yield Choices(requests, policy, maker, checks, watch)
 
-    def _believed(
+    def _select_trusted_records(
         self, ctx: Context, tasks: "Sequence[Task]", tuned: TuningResult
     ) -> dict[str, BestRecord]:
-        """Return the records of *tune*, without those whose times can not be true."""
+        """Return the records of *tune*, without those of impossibly short times."""
         from autopipe.records.times import list_untrue_times
 
         untrue = list_untrue_times(tuned.records.values(), tasks, ctx.facts[Facet.TARGET])
-        for told in untrue.values():
-            ctx.emit(Warn(stage=self.name, message=f"{told}; its record is not used"))
+        for message in untrue.values():
+            ctx.emit(Warn(stage=self.name, message=f"{message}; its record is not used"))
         return {name: record for name, record in tuned.records.items() if name not in untrue}
 
     def _warn_of_unmet_wishes(self, ctx: Context, choices: "Choices") -> None:
-        """Warn of records that went unused, and of rules that could not be kept."""
+        """Warn of unused records, and of rules that no schedule satisfies."""
         for request, choice in zip(choices.asked, choices.chosen, strict=True):
             if request.record and choice.seconds is None:
                 ctx.emit(Warn(stage=self.name, message=f"{request.task.name}: {choice.reason}"))
-            wanted = () if choice.rule is None else self.rules[choice.rule].implementations
-            if wanted and not any(fnmatchcase(choice.implementation, glob) for glob in wanted):
+            patterns = () if choice.rule is None else self.rules[choice.rule].implementations
+            if patterns and not any(fnmatchcase(choice.implementation, glob) for glob in patterns):
                 text = (
                     f"{request.task.name}: built with {choice.engine} on {choice.implementation}, "
-                    f"for it has no {' or '.join(wanted)} (schedules.rules.{choice.rule})"
+                    f"for it has no {' or '.join(patterns)} (schedules.rules.{choice.rule})"
                 )
                 ctx.emit(Warn(stage=self.name, message=text))
 
 
 def _list_likely_records(task: "Task", records: Mapping[str, BestRecord]) -> "Iterator[BestRecord]":
-    """Yield the records that may serve a task with open sizes, the best over all likely ones first.
+    """Yield the records for a task of dynamic shapes, the best over all specialized sizes first.
 
-    The others are those at single likely sizes, if they are of a template for open sizes.
+    The others are those at one specialized size, if their template serves dynamic shapes.
     """
     from autopipe.schedules.templates.template import serves_dynamic
 
-    same = (task.likely, *task.also_likely)
-    own = [records[name] for name in same if name is not None and name in records]
-    for record in own:
+    workloads = (task.likely, *task.also_likely)
+    likely_records = [records[name] for name in workloads if name is not None and name in records]
+    for record in likely_records:
         if (setting := record.open_settings.get(task.workload)) is not None:
             yield setting.of(record)
-    yield from (record for record in own if serves_dynamic(record.schedule))
+    yield from (record for record in likely_records if serves_dynamic(record.schedule))
 
 
 def _pack(ctx: Context, packing: "Mapping[str, tvm.IRModule]") -> dict[str, Any]:
-    """Transform the imported weights as graph and schedules want them, and write them.
+    """Transform the imported weights for graph and schedules, and write them.
 
-    Returns their new names for each module, what two modules want alike being kept once, and the
+    Returns their new names for each module, where equal arrays of two modules are one, and the
     names of those that are written in float16 and read in float32 (`halves`).
     """
     from autopipe.building.halves import narrow_weights
@@ -278,21 +278,23 @@ def _pack(ctx: Context, packing: "Mapping[str, tvm.IRModule]") -> dict[str, Any]
     weights = ModelWeights(ctx.inputs["import"], ctx.inputs["optimize"], cores)
     pool = WeightPool()
     labels = ["", *(label for label in packing if label)]
-    packed = {label: pool.add(weights.pack(packing[label])) for label in labels}
-    kept = narrow_weights(pool.arrays, weights.imported)
-    module_io.save_aligned_weights(kept, ctx.out / "weights.safetensors")
-    halves = (name for name, array in kept.items() if array.dtype != pool.arrays[name].dtype)
-    return {"weights": packed, "halves": sorted(halves)}
+    weight_names = {label: pool.add(weights.pack(packing[label])) for label in labels}
+    stored_arrays = narrow_weights(pool.arrays, weights.imported)
+    module_io.save_aligned_weights(stored_arrays, ctx.out / "weights.safetensors")
+    halves = (
+        name for name, array in stored_arrays.items() if array.dtype != pool.arrays[name].dtype
+    )
+    return {"weights": weight_names, "halves": sorted(halves)}
 
 
 def _list_library_versions(choices: Iterable["Choice"]) -> dict[str, str]:
-    """Return the versions of the libraries that lie beside `lib.so`, as it calls them."""
-    used = {choice.implementation for choice in choices}
-    return {name: version for name, version in list_versions().items() if name in used}
+    """Return the versions of the libraries that `lib.so` calls."""
+    implementations = {choice.implementation for choice in choices}
+    return {name: version for name, version in list_versions().items() if name in implementations}
 
 
 def _list_record_times(choices: "Choices", tuned: TuningResult) -> dict[str, Sequence[float]]:
-    """Return the times of the records that are built with, by workload."""
+    """Return the times of the records that the build uses, by workload."""
     return {
         request.task.workload: tuned.records[request.task.workload].seconds
         for request, choice in zip(choices.asked, choices.chosen, strict=True)
@@ -303,22 +305,25 @@ def _list_record_times(choices: "Choices", tuned: TuningResult) -> dict[str, Seq
 def _list_library_tasks(
     choices: "Choices", tuned: TuningResult, failures: "Failures"
 ) -> Iterator[LibraryTask]:
-    """Say of each task how it was scheduled, and who else was measured for it or failed."""
-    said = tuned.tasks
+    """Yield each task with its schedule, the other measured schedules, and failures."""
+    tuned_tasks = tuned.tasks
     for request, choice in zip(choices.asked, choices.chosen, strict=True):
-        task, known = request.task, said.get(request.task.workload)
-        failed = [*(known.failures if known else ()), *failures.listed.get(task.name, ())]
+        task, tuned_task = request.task, tuned_tasks.get(request.task.workload)
+        failures_of_task = [
+            *(tuned_task.failures if tuned_task else ()),
+            *failures.listed.get(task.name, ()),
+        ]
         yield LibraryTask(
             name=task.name, workload=task.workload, calls=task.calls, engine=choice.engine,
             implementation=choice.implementation, reason=choice.reason, seconds=choice.seconds,
             rule=choice.rule, checked=choice.checked, unchecked=choice.unchecked,
-            rejected=choice.rejected, contenders=known.contenders if known else (),
-            failures=_deduplicate_failures(failed),
+            rejected=choice.rejected, contenders=tuned_task.contenders if tuned_task else (),
+            failures=_deduplicate_failures(failures_of_task),
         )  # fmt: skip
 
 
 def _deduplicate_failures(failures: Iterable[ListedFailure]) -> tuple[ListedFailure, ...]:
-    """Return failures, those that two stages have met once."""
+    """Drop failures that an earlier stage lists, too."""
     return tuple({failure.folder: failure for failure in failures}.values())
 
 
@@ -329,10 +334,10 @@ def _summarize_choices(choices: Collection["Choice"]) -> str:
         for choice in choices
     )
     makers = ", ".join(f"{count} {maker}" for maker, count in sorted(counts.items()))
-    wrong = sum(len(choice.rejected) for choice in choices)
-    unchecked = sum(choice.unchecked is not None for choice in choices)
+    rejected_count = sum(len(choice.rejected) for choice in choices)
+    unchecked_count = sum(choice.unchecked is not None for choice in choices)
     return (
         f"schedules: {makers}"
-        + (f"; {wrong} wrong ones put aside" if wrong else "")
-        + (f"; {unchecked} not checked" if unchecked else "")
+        + (f"; {rejected_count} wrong ones put aside" if rejected_count else "")
+        + (f"; {unchecked_count} not checked" if unchecked_count else "")
     )

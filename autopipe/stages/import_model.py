@@ -51,13 +51,13 @@ class ImportStage(Stage, frozen=True):
     inputs: dict[str, Input]
     """Shapes of inputs by name."""
     dimensions: dict[str, Dimension] = {}
-    """Sizes that stay open, by name."""
+    """Dynamic dimensions by name."""
     weights: Weights | None
-    """How weights are drawn; null keeps the model's."""
+    """How weights are synthesized; null keeps the model's."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:
-        """Take the section `model`, its path made absolute."""
+        """Create the stage from the section `model`, with an absolute path."""
         model = pipeline.model
         return cls(
             format=model.format,
@@ -85,14 +85,14 @@ class ImportStage(Stage, frozen=True):
             ctx.emit(Warn(stage=self.name, message=message))
         watch.begin(f"writing {len(model.weights)} weights")
         params = write_imported(model, self.dimensions, ctx.out)
-        drawn = "drawn" if model.synthesized else "read"
+        origin = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"
-        return f"{model.name}: {source}, {params} weights {drawn}"
+        return f"{model.name}: {source}, {params} weights {origin}"
 
     def sources(self) -> Mapping[str, Path]:
         """Return the model file and its external data."""
         return FORMATS[self.format].files(self.path)
 
     def unkeyed(self) -> frozenset[str]:
-        """Return the path: what counts is what is in the file. No open sizes are no parameter."""
+        """Exclude the path, as the content is the key, and dimensions if all shapes are static."""
         return frozenset({"path"} if self.dimensions else {"path", "dimensions"})

@@ -32,16 +32,16 @@ class LowerStage(Stage, frozen=True):
     fast_algorithms: bool
     """Whether elementary functions may round differently from libm's."""
     fusion: Fusion
-    """Which ops are one task together, and which are kept apart."""
+    """Rules on which ops are fused into one task, and which are not."""
     dimensions: dict[str, Dimension] = {}
-    """Open sizes by name: the module is written once more for each likely combination."""
+    """Dynamic dimensions by name: the module is also specialized for each likely combination."""
 
     found: dict[str, int] = {}
-    """How many a node of the model probably finds, by the name of the node."""
+    """Expected data-dependent sizes, by the name of the node that computes them."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take what the pipeline allows of numerics, and its rules of fusion."""
+        """Create the stage from the numerics, fusion rules and dimensions of the pipeline."""
         return cls(
             fast_algorithms=pipeline.numerics.fast_algorithms,
             fusion=pipeline.fusion,
@@ -50,11 +50,11 @@ class LowerStage(Stage, frozen=True):
         )
 
     def unkeyed(self) -> frozenset[str]:
-        """Return the open sizes, where there are none."""
+        """Exclude dynamic sizes where the model has none."""
         return frozenset(name for name in ("dimensions", "found") if not getattr(self, name))
 
     def run(self, ctx: Context) -> str:
-        """Write the lowered module; its PrimFuncs say which ops they came from.
+        """Write the lowered module; attributes of its PrimFuncs name their ops.
 
         Raises ConfigError if a rule names an op that Relax does not have.
         """
@@ -67,32 +67,36 @@ class LowerStage(Stage, frozen=True):
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
-        sized = SizedModules.of(list_likely_sizes(self.dimensions))
+        sized_modules = SizedModules.of(list_likely_sizes(self.dimensions))
         with (
             open_refusal_check(conditions) as refusal,
             show_passes(ctx, self.name),
-            join_counts(1 + len(sized.modules)),
+            join_counts(1 + len(sized_modules.modules)),
         ):
             scope = self._choose_fusion_scope(ctx, conditions.target, refusal)
             lowered = self._note_likely_sizes(self._lower_module(module, conditions, scope))
             module_io.save_module(lowered, ctx.out / WHOLE)
-            for one in sized.modules:
+            for sized_module in sized_modules.modules:
                 bound = fix_sizes.bind_sizes(
-                    module, kernel_sizes.count_multiples(self.dimensions, one.sizes)
+                    module, kernel_sizes.count_multiples(self.dimensions, sized_module.sizes)
                 )
                 at = self._note_likely_sizes(self._lower_module(bound, conditions, scope))
-                module_io.save_module(at, ctx.out / one.file)
-        if sized.modules:
-            sized.write(ctx.out)
+                module_io.save_module(at, ctx.out / sized_module.file)
+        if sized_modules.modules:
+            sized_modules.write(ctx.out)
         count = f"{len(module_io.list_prim_funcs(lowered))} fused functions"
-        return f"{count}, and at {len(sized.modules)} likely sizes" if sized.modules else count
+        return (
+            f"{count}, and at {len(sized_modules.modules)} likely sizes"
+            if sized_modules.modules
+            else count
+        )
 
     def _note_likely_sizes(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
-        """Return a module in which each kernel with open sizes says which are likely."""
+        """Annotate each kernel of dynamic shapes with its specialized sizes."""
         from autopipe.compiler.dynamic_sizes import kernel_sizes
 
-        known = kernel_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
-        return kernel_sizes.annotate_sizes(lowered, known)
+        open_sizes = kernel_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
+        return kernel_sizes.annotate_sizes(lowered, open_sizes)
 
     def _lower_module(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"
@@ -113,7 +117,7 @@ class LowerStage(Stage, frozen=True):
     def _choose_fusion_scope(
         self, ctx: Context, target: "tvm.target.Target", refusal: "Refusal"
     ) -> "Scope | None":
-        """Return how fusion is changed: by the rules, and on a GPU, where nothing runs as it is."""
+        """Create the changes of fusion: rules, and refusals on a GPU, which needs schedules."""
         from autopipe.compiler.fusion.fusion_rules import FusionRules
         from autopipe.compiler.fusion.scope import Scope, check_rules
         from autopipe.compiler.target.target import backend_of

@@ -1,4 +1,4 @@
-"""Stage `optimize`: graph clean-up, layout conversion, and work on weights lifted out."""
+"""Stage `optimize`: simplify the graph, convert layouts, and hoist computations on weights."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from autopipe.compiler.passes.round_products import WideProduct
 
 _SHOWN: Final = 3
-"""Products in float32 that are named on the console."""
+"""Maximum float32 products that the console lists."""
 
 
 class OptimizeStage(Stage, frozen=True):
@@ -31,20 +31,20 @@ class OptimizeStage(Stage, frozen=True):
     layout: dict[str, tuple[str, ...]]
     """Desired layouts by op; empty keeps the model's."""
     weights: str | None = None
-    """What weights of matrix products are rounded to; None leaves them."""
+    """The dtype to which weights of matrix products are rounded; None keeps theirs."""
     compute: str | None = None
-    """What operands of products are rounded to; None leaves them."""
+    """The dtype to which operands of products are rounded; None keeps theirs."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the layouts of the pipeline, and what it says of weights."""
+        """Create the stage from the layouts and numerics of the pipeline."""
         numerics = pipeline.numerics
         return cls(layout=pipeline.layout or {}, weights=numerics.weights, compute=numerics.compute)
 
     def run(self, ctx: Context) -> str:
-        """Write the optimized module, the transform of its weights, and what layouts it has.
+        """Write the optimized module, the transform of its weights, and a report of its layouts.
 
-        Raises TargetError for products in bfloat16 on a processor that has none.
+        Raises TargetError for bfloat16 products on a processor without them.
         """
         from autopipe.artifacts.model import ImportedModel
         from autopipe.compiler import lowering, module_io
@@ -78,31 +78,31 @@ class OptimizeStage(Stage, frozen=True):
         if self.weights:
             summary += f", {len(rounded)} weights in {self.weights}"
         if (products := optimized.products) is not None:
-            kept = [_describe_wide_product(one, model.weights) for one in products.kept]
+            wide = [_describe_wide_product(one, model.weights) for one in products.kept]
             last = lowering.is_channels_last(self.layout)
-            report |= {"short": products.short, "wide": kept, "channels_last": last}
-            summary += f", {products.short} of {products.short + len(kept)} products in bfloat16"
-            if kept:
-                ctx.emit(Warn(stage=self.name, message=f"in float32 stay {_join_first(kept)}"))
+            report |= {"short": products.short, "wide": wide, "channels_last": last}
+            summary += f", {products.short} of {products.short + len(wide)} products in bfloat16"
+            if wide:
+                ctx.emit(Warn(stage=self.name, message=f"in float32 stay {_join_first(wide)}"))
         module_io.save_json(report, ctx.out / "optimize.json")
         return summary
 
     def unkeyed(self) -> frozenset[str]:
-        """Return what is said of weights and products, where that is nothing."""
-        said = {"weights": self.weights, "compute": self.compute}
-        return frozenset(name for name, value in said.items() if not value)
+        """Exclude the settings of weights and products that are unset."""
+        settings = {"weights": self.weights, "compute": self.compute}
+        return frozenset(name for name, value in settings.items() if not value)
 
 
 def _describe_wide_product(product: "WideProduct", weights: Sequence[str]) -> str:
-    """Say which product stays in float32, and why."""
+    """Format a product that stays in float32, with the reason."""
     of = "" if product.weight is None else f" with {weights[product.weight]}"
     return f"{product.op}{of}: {product.reason}"
 
 
-def _join_first(kept: Sequence[str]) -> str:
-    """Return the first of a list, and how many follow; optimize.json has all."""
-    shown = "; ".join(kept[:_SHOWN])
-    return f"{shown}; and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else shown
+def _join_first(items: Sequence[str]) -> str:
+    """Format the first items of a list, and the number of others; optimize.json has all."""
+    text = "; ".join(items[:_SHOWN])
+    return f"{text}; and {len(items) - _SHOWN} more" if len(items) > _SHOWN else text
 
 
 def _summarize_layouts(layouts: Mapping[str, Mapping[str, int]], transposes: int) -> str:

@@ -11,8 +11,8 @@ from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
 _PROVENANCE: Final = {"version", "model", "target", "layout", "fusion", "numerics"}
-"""What the package is asked to be. How schedules were searched is the lock's: the same schedules
-are the same package, whatever they took."""
+"""Sections of the pipeline file that a package records. The search for schedules is recorded in the
+lock: equal schedules give an equal package, however they were found."""
 
 
 class PackageStage(Stage, frozen=True):
@@ -33,12 +33,12 @@ class PackageStage(Stage, frozen=True):
     pipeline: str
     """Name of the pipeline; the package is called `<name>.tar`."""
     configuration: dict[str, Any]
-    """The sections that say what is built, defaults and overrides included; where the model lies
-    says nothing."""
+    """The sections that determine the build, with defaults and overrides, without the path of the
+    model."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
-        """Return the stage, or None for `package: null`."""
+        """Create the stage, or return None for `package: null`."""
         del base
         if pipeline.package is None:
             return None

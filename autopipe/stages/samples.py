@@ -1,4 +1,4 @@
-"""Files of real inputs, looked at when a pipeline is only planned."""
+"""Checks of sample input files at planning time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from autopipe.errors import ConfigError
 
 
 def check_sample_file(path: Path, field: str, pipeline: Pipeline) -> Path:
-    """Return the absolute path of a file of inputs, which fits what the pipeline says of the model.
+    """Check a file of inputs against the inputs of the pipeline; return its absolute path.
 
     Raises ConfigError, with the field that names the file.
     """
@@ -22,19 +22,22 @@ def check_sample_file(path: Path, field: str, pipeline: Pipeline) -> Path:
         for name, given in pipeline.model.inputs.items()
         if given.dtype is not None and given.value is None
     ]
-    known = _select_dimensions(pipeline, ports)
-    ports = [port for port in ports if _list_dimension_names(port) <= known.keys()]
+    dimensions = _select_dimensions(pipeline, ports)
+    ports = [port for port in ports if _list_dimension_names(port) <= dimensions.keys()]
     try:
-        samples.check_file(path, ports, known)
+        samples.check_file(path, ports, dimensions)
     except ConfigError as error:
         raise ConfigError(f"{field}: {error}") from None
     return path.absolute()
 
 
-def _to_port(name: str, given: Input) -> Port:
-    names = tuple(size if isinstance(size, str) else "" for size in given.shape)
+def _to_port(name: str, model_input: Input) -> Port:
+    names = tuple(size if isinstance(size, str) else "" for size in model_input.shape)
     return Port(
-        name=name, shape=given.sizes, dtype=given.dtype, dimensions=names if any(names) else ()
+        name=name,
+        shape=model_input.sizes,
+        dtype=model_input.dtype,
+        dimensions=names if any(names) else (),
     )
 
 
@@ -43,6 +46,6 @@ def _list_dimension_names(port: Port) -> set[str]:
 
 
 def _select_dimensions(pipeline: Pipeline, ports: Sequence[Port]) -> Mapping[str, Dimension]:
-    """Return the open sizes that these inputs have; there may be inputs of which less is known."""
-    named = {name for port in ports for name in port.dimensions}
-    return {name: one for name, one in pipeline.model.dimensions.items() if name in named}
+    """Return the dynamic dimensions of these inputs; other inputs may have further ones."""
+    names = {name for port in ports for name in port.dimensions}
+    return {name: one for name, one in pipeline.model.dimensions.items() if name in names}

@@ -1,6 +1,6 @@
 """Writes the scheduled TIR of a build's kernels, as the main program of a child process.
 
-Each schedule is made again as *build* made it, from the same artifacts; nothing is compiled or run.
+Each schedule is rebuilt as in *build*, from the same artifacts; nothing is compiled or run.
 """
 
 import json
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def write_schedules(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the TVMScript of each task's schedule by its workload.
 
-    The request has the `action` of *build* and the folders of its `artifacts`. A task whose
-    schedule cannot be made again is left out.
+    The request has the `action` of *build* and the folders of its `artifacts`. Tasks whose schedule
+    cannot be rebuilt are omitted.
     """
     action = request["action"]
     inputs = {stage: Path(folder) for stage, folder in request["artifacts"].items()}
-    built = BuiltLibrary.read(inputs.pop("build"))
+    library = BuiltLibrary.read(inputs.pop("build"))
     stage = BuildStage.model_validate_json(json.dumps(action["params"]))
     with TemporaryDirectory(prefix="autopipe-") as scratch:
         work = Path(scratch)
@@ -38,30 +38,32 @@ def write_schedules(request: Mapping[str, Any]) -> dict[str, Any]:
             out=work, work=work, records=work / "records.sqlite", emit=lambda _: None,
         )  # fmt: skip
         with stage.plan(context) as (choices, *_):
-            return {"tir": dict(_list_scripts(choices, {one.workload: one for one in built.tasks}))}
+            return {
+                "tir": dict(_list_scripts(choices, {one.workload: one for one in library.tasks}))
+            }
 
 
 def _list_scripts(
-    choices: "Choices", built: Mapping[str, LibraryTask]
+    choices: "Choices", library_tasks: Mapping[str, LibraryTask]
 ) -> Iterator[tuple[str, str]]:
     from autopipe.errors import StageError
 
-    for place, asked in enumerate(choices.asked):
-        wanted = built.get(asked.task.workload)
+    for place, request in enumerate(choices.asked):
+        library_task = library_tasks.get(request.task.workload)
         try:
-            while wanted is not None and not _is_built_with(choices, place, wanted):
+            while library_task is not None and not _is_built_with(choices, place, library_task):
                 choices.drop(place, Verdict(Finding.FAILED, "the build has another one"))
         except StageError:
             continue
-        if wanted is not None:
+        if library_task is not None:
             function = choices.chosen[place].module["main"].without_attr(ATTRIBUTE)
-            yield asked.task.workload, function.script()
+            yield request.task.workload, function.script()
 
 
-def _is_built_with(choices: "Choices", place: int, wanted: LibraryTask) -> bool:
+def _is_built_with(choices: "Choices", place: int, library_task: LibraryTask) -> bool:
     choice = choices.chosen[place]
     return (choice.engine, choice.implementation, choice.seconds) == (
-        wanted.engine, wanted.implementation, wanted.seconds,
+        library_task.engine, library_task.implementation, library_task.seconds,
     )  # fmt: skip
 
 

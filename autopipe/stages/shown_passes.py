@@ -1,4 +1,4 @@
-"""Watch the passes that a stage runs: their counts, and what else the user wants to see."""
+"""Diagnostics of the passes that a stage runs: counts, modules after each pass, times."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from autopipe.pipeline.stage import Context
 def show_passes(ctx: Context, stage: str) -> Iterator[None]:
     """Count the steps, write the module after each pass, and report pass times.
 
-    The latter two are done where `ctx.diagnostics` asks for them.
+    The latter two only if `ctx.diagnostics` enables them.
     """
     from autopipe.compiler.step_counter import count_with
 

@@ -13,7 +13,7 @@ from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
 _LATER: Final = ("scheduler", "judge", "on_task_failure")
-"""Settings that say nothing of which tasks are kept."""
+"""Settings that do not affect which tasks are kept."""
 
 
 class TasksStage(Stage, frozen=True):
@@ -30,9 +30,9 @@ class TasksStage(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self:  # noqa: ARG003 - reads no file
-        """Take the filters of the pipeline; what becomes of what they keep is not theirs.
+        """Create the stage from the filters of the pipeline, without the settings of tuning.
 
-        Where nothing is tuned they may leave no task.
+        Without tuning the filters may drop all tasks.
         """
         changes = {name: getattr(Tasks(), name) for name in _LATER}
         if pipeline.tuning is None:
@@ -53,14 +53,14 @@ class TasksStage(Stage, frozen=True):
         from autopipe.tasks.filters.unmatched import list_unmatched
 
         with count_with(Watch(self.name, ctx.emit).count):
-            extracted, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))
+            all_tasks, workloads = extract_tasks(module_io.load_lowered(ctx.inputs["lower"]))
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=True)
-        tasks = apply_filters(estimate_shares(extracted, conditions.hardware), self.filters)
-        vain = list(list_unmatched(tasks, self.filters))
-        kept = sum(task.dropped is None for task in tasks)
-        if not kept and not self.filters.allow_empty:
-            raise ConfigError("; ".join([explain_no_tasks(tasks), *vain]))
-        for text in vain:
+        tasks = apply_filters(estimate_shares(all_tasks, conditions.hardware), self.filters)
+        warnings = list(list_unmatched(tasks, self.filters))
+        kept_count = sum(task.dropped is None for task in tasks)
+        if not kept_count and not self.filters.allow_empty:
+            raise ConfigError("; ".join([explain_no_tasks(tasks), *warnings]))
+        for text in warnings:
             ctx.emit(Warn(stage="tasks", message=text))
         module_io.save_json(
             [task.model_dump(mode="json") for task in tasks], ctx.out / "tasks.json"
@@ -68,4 +68,4 @@ class TasksStage(Stage, frozen=True):
         (ctx.out / "workloads").mkdir()
         for identity, module in workloads.items():
             module_io.save_module(module, ctx.out / "workloads" / f"{identity}.json")
-        return f"{len(tasks)} tasks, {kept} kept"
+        return f"{len(tasks)} tasks, {kept_count} kept"

@@ -17,7 +17,7 @@ from autopipe.store.artifact import Kind
 
 
 class TuneStage(Stage, frozen=True):
-    """Measures candidates until the budget is spent; an interrupted run goes on where it was."""
+    """Measures candidates until the budget is spent; an interrupted run is resumed."""
 
     name: ClassVar[str] = "tune"
     version: ClassVar[int] = 18
@@ -36,24 +36,25 @@ class TuneStage(Stage, frozen=True):
     rules: tuple[Rule, ...]
     """The schedule policy: which engines propose schedules for which task."""
     fallback: tuple[str, ...]
-    """What schedules a task without a record; timed first, so that a record can only be faster."""
+    """The engines that schedule a task without a record; timed first, as the baseline of records.
+    """
     scheduler: Literal["gradient", "round_robin"]
-    """Who divides the trials among the tasks."""
+    """The policy that divides the trials among the tasks."""
     fast_algorithms: bool
     """Whether implementations may round differently."""
     on_task_failure: Literal["fallback", "fail"]
-    """What a contender that crashes, hangs or takes all memory ends."""
+    """Whether a candidate that crashes, hangs or takes all memory is skipped or ends the run."""
     judge: Judge | None
     """Which tasks are worth a search; null for all."""
     linker: str | None = None
-    """Who links kernels for another machine, and where its C library is; that decides no time."""
+    """The linker for another machine, and below the path of its C library; they change no time."""
     sysroot: str | None = None
     reach: Reach = Reach()
-    """Where the machines are that measure, if that is not this one."""
+    """The addresses of the measuring machines, if they are remote."""
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
-        """Return the stage, or None for `tuning: null`."""
+        """Create the stage, or return None for `tuning: null`."""
         if pipeline.tuning is None:
             return None
         return cls(
@@ -70,12 +71,12 @@ class TuneStage(Stage, frozen=True):
         )
 
     def keyed(self) -> frozenset[Facet]:
-        """Leave out what this machine is where another one measures: its label or key says that."""
-        here = self.tuning.measure.runner == "local"
-        return self.reads if here else self.reads - {Facet.DEVICE}
+        """Exclude this machine where another one measures: its label or key is the device."""
+        is_local = self.tuning.measure.runner == "local"
+        return self.reads if is_local else self.reads - {Facet.DEVICE}
 
     def unkeyed(self) -> frozenset[str]:
-        """Return where machines and the linker are, which changes no time."""
+        """Exclude the addresses of machines and the paths of the linker, which change no time."""
         return frozenset({"reach", "linker", "sysroot"})
 
     def run(self, ctx: Context) -> str:
@@ -84,7 +85,7 @@ class TuneStage(Stage, frozen=True):
         Raises TargetError where nothing can be timed, SetupError if an extension is broken, and
         StageError for a failure that is to end the run.
         """
-        begun = monotonic()  # what is imported here takes seconds of the budget, too
+        start = monotonic()  # the budget includes the seconds of these imports
 
         from autopipe import extensions
         from autopipe.compiler.target import machine
@@ -99,11 +100,11 @@ class TuneStage(Stage, frozen=True):
         except TargetError as error:
             if self.tuning.measure.runner == "local":
                 raise
-            told = f"{error}; what is tuned can not be verified or timed here: switch that off"
-            ctx.emit(Warn(stage="tune", message=told))
+            message = f"{error}; what is tuned cannot be verified or timed here: switch that off"
+            ctx.emit(Warn(stage="tune", message=message))
         policy = Policy(self.rules, self.fallback)
         plan = TuningPlan(
             self.tuning, policy, self.scheduler, self.fast_algorithms, self.judge,
-            self.on_task_failure, self.reach, Linker.of(self.linker, self.sysroot), begun,
+            self.on_task_failure, self.reach, Linker.of(self.linker, self.sysroot), start,
         )  # fmt: skip
         return tune_tasks(plan, ctx)

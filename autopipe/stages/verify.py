@@ -1,4 +1,4 @@
-"""Stage *verify*: does the build compute what the model computes?"""
+"""Stage *verify*: compare the outputs of the build with those of a reference runtime."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,9 +35,9 @@ class VerifyStage(Stage, frozen=True):
 
     @classmethod
     def of(cls, pipeline: Pipeline, base: Path) -> Self | None:
-        """Return the stage, or None for `verify: null`.
+        """Create the stage, or return None for `verify: null`.
 
-        Raises ConfigError for inputs that can not be the model's: now, not after tuning.
+        Raises ConfigError for inputs that do not fit the model: now, not after tuning.
         """
         if pipeline.verify is None:
             return None
@@ -50,7 +50,7 @@ class VerifyStage(Stage, frozen=True):
         )
 
     def run(self, ctx: Context) -> str:
-        """Write `verify.json`; raise WrongBuildError, and emit its content, of a wrong build."""
+        """Write `verify.json`; for a wrong build, emit its content and raise WrongBuildError."""
         from autopipe.compiler.target import machine
         from autopipe.verification.check import verify_build
         from autopipe.verification.contained_build import ContainedBuild
@@ -78,5 +78,5 @@ class VerifyStage(Stage, frozen=True):
         return {f"inputs:{name}": path for name, path in self.samples.items()}
 
     def unkeyed(self) -> frozenset[str]:
-        """Return the paths: what counts is what is in the files."""
+        """Exclude the paths: the content of the files is the key."""
         return frozenset({"samples"})

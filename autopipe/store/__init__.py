@@ -1,1 +1,1 @@
-"""The content-addressed store: results by key, verified on read. It knows no stage."""
+"""The content-addressed store: results by key, verified on read, independent of stages."""

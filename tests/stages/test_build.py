@@ -99,7 +99,7 @@ def test_a_record_with_a_time_that_can_not_be_is_not_used(artifacts, tmp_path):
         inputs={}, facts=FACTS, out=tmp_path, work=tmp_path, records=tmp_path,
         emit=heard.append,
     )  # fmt: skip
-    believed = BuildStage.of(load(FILE), FILE.parent)._believed(ctx, tasks, tuned)
+    believed = BuildStage.of(load(FILE), FILE.parent)._select_trusted_records(ctx, tasks, tuned)
     assert list(believed) == [tasks[1].workload]
     assert [event.message for event in heard if isinstance(event, Warn)] == [
         f"task {tasks[0].name}: 1.0e-15 s, which no processor reaches; its record is not used"

@@ -1,1 +1,1 @@
-"""Passes over the graph of a model, one a file. `compiler/pass_lists.py` holds their order."""
+"""Passes over the graph of a model, one per file; `compiler/pass_lists.py` holds their order."""

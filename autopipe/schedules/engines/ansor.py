@@ -1,8 +1,8 @@
 """Engine `ansor`: sketch search without templates, guided by a learned cost model.
 
 After "Ansor: Generating High-Performance Tensor Programs for Deep Learning" (Zheng et al., OSDI
-2020), in the form that TVM's MetaSchedule gives it: rules applied in post-order make sketches, an
-evolutionary search varies their decisions (such as tile sizes), and gradient-boosted trees predict
+2020), as implemented by TVM's MetaSchedule: rules applied in post-order generate sketches, an
+evolutionary search mutates their decisions (such as tile sizes), and gradient-boosted trees predict
 which candidates are worth measuring.
 """
 
@@ -29,13 +29,13 @@ _GENERATIONS: Final = 1
 measuring the batch."""
 
 _POPULATION: Final = 2
-"""Candidates in a generation for each one that is measured."""
+"""Candidates in a generation per measured one."""
 
 _WARM: Final = 48
 """Measurements before the cost model predicts; until then candidates are random."""
 
 _PATIENCE: Final = 3
-"""After so many proposals without a new candidate the design space counts as exhausted."""
+"""Number of proposals without a new candidate after which the design space counts as exhausted."""
 
 _ENDLESS: Final = 1 << 30
 """Most trials of a search, as TVM is configured; the budget is kept elsewhere."""
@@ -47,7 +47,7 @@ class Ansor:
     name = "ansor"
 
     def __init__(self, conditions: Conditions) -> None:
-        """Take the number of cores that the search itself may use."""
+        """Load the intrinsics of the target; the search uses as many threads as it has cores."""
         target = conditions.target
         triple = (target.host or target).attrs.get("mtriple")
         load_cpu_intrinsics(find_architecture(str(triple) if triple else None))
@@ -86,7 +86,7 @@ class Ansor:
 
 
 def _make_sketch_rules(name: str) -> Any:  # noqa: ANN401 - tvm is not typed
-    """Return the sketch rules, with their postprocessors and mutators.
+    """Create the sketch rules, with their postprocessors and mutators.
 
     TVM's own choice for a GPU uses tensor cores wherever the GPU has them, for float32 as well, and
     needs intrinsics that take half a minute to register.
@@ -95,7 +95,7 @@ def _make_sketch_rules(name: str) -> Any:  # noqa: ANN401 - tvm is not typed
 
 
 class Lessons:
-    """The cost model of all searches, and the measurements it waits for until it may predict."""
+    """The cost model of all searches, and the measurements before its first training."""
 
     def __init__(self, model: SketchModel) -> None:
         self.model = model
@@ -105,9 +105,9 @@ class Lessons:
     def learn(
         self, context: ms.TuneContext, candidates: Sequence[Any], results: Sequence[Any]
     ) -> None:
-        """Train on what was measured; before there is enough to predict from, only keep it.
+        """Train on measurements; the first `_WARM` ones are only collected.
 
-        The first training imports xgboost and takes longer than many a small search.
+        The first training imports xgboost and takes longer than many small searches.
         """
         self._waiting.append((context, candidates, results))
         self._count += len(candidates)
@@ -137,7 +137,7 @@ class Sketches:
         self._seen: set[str] = set()
         self._proposed: dict[str, Any] = {}
         context.pre_tuning(_ENDLESS, problem.batch, spaces, self._database, lessons.model)
-        self.hear(problem.known)
+        self.observe(problem.known)
 
     def propose(self, count: int) -> list[str]:
         """Return the next traces to measure, `count` at most."""
@@ -155,18 +155,18 @@ class Sketches:
                 break
         return list(self._proposed)
 
-    def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
-        """Pass the times on to the search and to the cost model."""
-        candidates = [self._proposed[known.schedule] for known in measured]
-        results = [_to_runner_result(known) for known in measured]
+    def learn(self, measurements: Sequence[MeasuredSchedule]) -> None:
+        """Pass the times of proposed schedules to the search and to the cost model."""
+        candidates = [self._proposed[known.schedule] for known in measurements]
+        results = [_to_runner_result(known) for known in measurements]
         self._context.notify_runner_results(candidates, results)
-        self._learn_results(candidates, measured)
+        self._learn_results(candidates, measurements)
 
-    def hear(self, others: Sequence[MeasuredSchedule]) -> None:
-        """Learn from what others have measured, as far as the traces apply."""
+    def observe(self, foreign: Sequence[MeasuredSchedule]) -> None:
+        """Learn from measurements of other runs, as far as their traces apply."""
         candidates, applied_schedules = [], []
-        self._seen |= {known.schedule for known in others}
-        for measured_schedule in others:
+        self._seen |= {known.schedule for known in foreign}
+        for measured_schedule in foreign:
             try:
                 schedule = apply_trace(self._module, measured_schedule.schedule)
             except StageError:  # recorded by another engine, or on other block names
@@ -176,9 +176,9 @@ class Sketches:
         self._learn_results(candidates, applied_schedules)
 
     def _learn_results(
-        self, candidates: Sequence[Any], measured: Sequence[MeasuredSchedule]
+        self, candidates: Sequence[Any], measurements: Sequence[MeasuredSchedule]
     ) -> None:
-        results = [_to_runner_result(known) for known in measured]
+        results = [_to_runner_result(known) for known in measurements]
         self._lessons.learn(self._context, candidates, results)
         for candidate, result in zip(candidates, results, strict=True):
             if result.run_secs:
@@ -199,7 +199,7 @@ def _has_fixed_size(task: Task) -> bool:
 
 
 def _count_schedules(sketch: Schedule) -> float:
-    """Return how many schedules a sketch stands for; infinity if it samples tile sizes."""
+    """Count the schedules of a sketch; infinity if it samples tile sizes."""
     count = 1.0
     for instruction in sketch.trace.insts:
         name = instruction.kind.name

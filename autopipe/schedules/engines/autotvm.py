@@ -23,7 +23,7 @@ class AutoTVM:
     name = "autotvm"
 
     def __init__(self, conditions: Conditions) -> None:
-        """Take the hardware that templates are filled for."""
+        """Create the engine for the hardware of the conditions."""
         self._hardware = conditions.hardware
         self._models: dict[str, CostModel] = {}
 
@@ -48,31 +48,31 @@ class KnobSearch:
     """The search of one task."""
 
     def __init__(self, space: Space, tuner: Tuner, known: Sequence[MeasuredSchedule]) -> None:
-        """Begin with what was measured before."""
+        """Begin a search that has learned from earlier measurements."""
         self.size = len(space.settings)
         self._space = space
         self._tuner = tuner
         self._seen: set[int] = set()
         self._indices: dict[str, int] = {}
         if known:
-            self.hear(known)
+            self.observe(known)
 
     def propose(self, count: int) -> list[str]:
         """Return the next settings to measure, `count` at most; [] once all were returned."""
-        chosen = self._tuner.choose(count, self._seen)
-        self._seen.update(chosen)
-        documents = [self._space.document(index) for index in chosen]
-        self._indices.update(zip(documents, chosen, strict=True))
+        indices = self._tuner.choose(count, self._seen)
+        self._seen.update(indices)
+        documents = [self._space.document(index) for index in indices]
+        self._indices.update(zip(documents, indices, strict=True))
         return documents
 
-    def hear(self, measured: Sequence[MeasuredSchedule]) -> None:
-        """Learn from what others have measured, but for records of other templates or versions."""
+    def observe(self, measurements: Sequence[MeasuredSchedule]) -> None:
+        """Learn from measurements of other runs, except of other templates or versions."""
         if len(self._indices) < self.size:
             self._indices = {self._space.document(index): index for index in range(self.size)}
-        self.learn([sample for sample in measured if sample.schedule in self._indices])
+        self.learn([sample for sample in measurements if sample.schedule in self._indices])
 
-    def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
-        """Tell the tuner how long the settings took."""
-        seconds = {self._indices[sample.schedule]: sample.seconds for sample in measured}
+    def learn(self, measurements: Sequence[MeasuredSchedule]) -> None:
+        """Pass the times of the settings to the tuner, in seconds."""
+        seconds = {self._indices[sample.schedule]: sample.seconds for sample in measurements}
         self._seen.update(seconds)
         self._tuner.learn(seconds)

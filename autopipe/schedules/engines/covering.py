@@ -1,4 +1,4 @@
-"""Tells whether a schedule still computes every element: TVM may lose some in moving a block."""
+"""Check that a schedule computes every element: TVM may lose some when it moves a block."""
 
 import math
 

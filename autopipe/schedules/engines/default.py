@@ -39,26 +39,26 @@ LONG = 4
 """Registers that a vectorized loop fills where nothing is multiplied."""
 
 REGISTERS = {64: 28, 32: 12}
-"""Vector registers that sums may take, by the bytes of a register; the rest holds operands."""
+"""Vector registers for sums, by the bytes of a register; the rest holds operands."""
 
 
 def schedule(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Return the module with its PrimFunc `main` scheduled, or unchanged if TIR has no blocks."""
-    scheduled = _schedule_blocks(module, vector_bits(target))
-    return module if scheduled is None else scheduled.mod
+    """Schedule the PrimFunc `main` of a module; TIR without blocks stays unchanged."""
+    sch = _schedule_blocks(module, vector_bits(target))
+    return module if sch is None else sch.mod
 
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the schedule, or None if TIR has no blocks that it could act on."""
+    """Return the schedule of the backend, or None for TIR without blocks."""
     return conditions.hardware.backend.schedule(module, conditions)
 
 
 def plan_loops(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the schedule for a processor, or None likewise."""
-    scheduled = _schedule_blocks(module, conditions.hardware.vector_bits)
-    if scheduled is None:
+    """Return the schedule for a processor, or None for TIR without blocks."""
+    sch = _schedule_blocks(module, conditions.hardware.vector_bits)
+    if sch is None:
         return None
-    return Planned(DIRECT, dump_trace(scheduled.trace), scheduled.mod)
+    return Planned(DIRECT, dump_trace(sch.trace), sch.mod)
 
 
 def _schedule_blocks(module: tvm.IRModule, width: int) -> Schedule | None:
@@ -124,16 +124,16 @@ def _schedule_block(sch: Schedule, name: str, width: int) -> None:
 
 
 def _can_tile(block: SBlock) -> bool:
-    """Tell whether sums of products may be moved into a fused loop over tiles.
+    """Tell whether sums of products may be computed at a fused loop over tiles.
 
-    That divides its index by all extents but the first. Where these are open, TVM moves the sums to
-    wrong places.
+    The index of that loop is divided by all extents but the first. Where these are dynamic, TVM
+    moves the sums to wrong places.
     """
     return is_product(block) and min(extents_of(block)[1:], default=0) >= 0
 
 
 def _is_left_to_llvm(block: SBlock) -> bool:
-    """Tell whether LLVM makes better vectors of the last axis than TVM does."""
+    """Tell whether LLVM vectorizes the last axis better than TVM does."""
     if extents_of(block)[-1] < 0:
         return True
     sizes = [size for read in block.reads for size in read.source.shape]
@@ -198,19 +198,19 @@ def _schedule_tile(
 
 
 def _split_loop(sch: Schedule, loop: LoopRV, most: int) -> list[LoopRV]:
-    """Return an outer and an inner loop of at most `most` steps, of 1 if the size is symbolic."""
+    """Split off an inner loop of at most `most` steps, of 1 if the extent is dynamic."""
     extent = sch.get(loop).extent
     if not isinstance(extent, tvm.tirx.IntImm):
         return list(sch.split(loop, [None, 1]))
     steps = int(extent)
     inner = max(
         list_divisors(steps, most), key=lambda d: (math.gcd(d, most), d)
-    )  # LLVM dislikes odd vectors
+    )  # LLVM is slow with odd vectors
     return list(sch.split(loop, [steps // inner, inner]))
 
 
 def _has_contiguous_operand(block: SBlock) -> bool:
-    """Tell whether some operand lies along the last spatial axis in memory."""
+    """Tell whether some operand is contiguous along the last spatial axis."""
     last = [axis.var for axis in block.iter_vars if axis.iter_type == SPATIAL][-1]
     return any(read.region and _is_unit_stride(read.region[-1].min, last) for read in block.reads)
 

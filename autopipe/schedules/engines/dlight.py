@@ -1,8 +1,8 @@
 """Engine `default` on a GPU: TVM's DLight rules, without measurement.
 
 It takes the first rule that serves a function and whose schedule TVM can also lower: some rules
-accept functions that later passes refuse. Rules for products of matrices pad with zeros whatever is
-reduced, and take a minimum of sums for one; they are asked for sums of products alone.
+accept functions that later passes refuse. Rules for matmuls pad the reduction with zeros, and take
+a minimum of sums for a matmul, so they are tried for sums of products only.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import dump_trace
 
 _OF_PRODUCTS: Final = frozenset({"Matmul", "GEMV"})
-"""Rules that pad what they reduce with zeros."""
+"""Rules that pad the reduction with zeros."""
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """All exceptions that rules raise for a function that they do not expect."""
@@ -39,7 +39,7 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
 
 
 def _has_only_products(module: tvm.IRModule) -> bool:
-    """Tell whether all that `main` reduces are sums of products, to which zeros add nothing."""
+    """Tell whether all reductions of `main` are sums of products, which zeros do not change."""
     blocks = find_nodes(module["main"].body, SBlock)
     return all(_is_sum(block) for block in blocks if block.init is not None)
 
@@ -57,7 +57,7 @@ def _strip_casts(value: tvm.ir.Expr) -> tvm.ir.Expr:
 
 @cache
 def list_rules() -> tuple[Any, ...]:
-    """Return the rules in the order they are asked; the last one serves whatever has blocks."""
+    """List the rules in the order they are tried; the last one serves all TIR with blocks."""
     from tvm.s_tir.dlight import gpu
 
     kinds: tuple[Callable[[], Any], ...] = (

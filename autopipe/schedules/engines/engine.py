@@ -1,4 +1,4 @@
-"""What an engine is: a source of schedules for a task, one batch at a time.
+"""The interface of an engine: a source of schedules for a task, one batch at a time.
 
 search = engine.search(problem)             # None: the engine has no schedules for this task
 while schedules := search.propose(64):
@@ -30,7 +30,7 @@ class MeasuredSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an engine is asked to schedule."""
+    """The input of a search: a function of a task, and the limits of the search."""
 
     task: Task
     module: "tvm.IRModule"
@@ -40,7 +40,7 @@ class Problem:
     """All schedules of this implementation that were measured before, in earlier runs, too. Some
     come from other engines or from earlier versions of templates: skip what does not apply."""
     batch: int
-    """Most schedules that will be asked for at once."""
+    """Maximum schedules in a proposal."""
     seed: int
     """Seed of all random choices of the search."""
     tuner: str = "model"
@@ -52,20 +52,20 @@ class Problem:
 class Search(Protocol):
     """The search of one engine for one task.
 
-    A search may have an attribute `size`, the number of schedules it chooses from. It is then not
-    begun if that number is too small. And it may have a method `hear`, which takes schedules of
-    this task that other runs have measured meanwhile, so that it proposes none of these.
+    A search may have an attribute `size`, the number of schedules it chooses from, and is not used
+    if that number is too small. It may also have a method `observe` for schedules of this
+    task that other runs have measured meanwhile, so that it proposes none of these.
     """
 
     def propose(self, count: int) -> list[str]:
         """Return new schedules to measure, `count` at most; [] if there are no more."""
 
-    def learn(self, measured: Sequence[MeasuredSchedule]) -> None:
-        """Take the times of the schedules that were proposed last."""
+    def learn(self, measurements: Sequence[MeasuredSchedule]) -> None:
+        """Learn from the times of the schedules that were proposed last."""
 
 
 class Engine(Protocol):
-    """Proposes schedules for tasks, and keeps what the tasks can learn from each other."""
+    """Proposes schedules for tasks; its searches may share a cost model."""
 
     name: str
     """Name in YAML, records and reports."""

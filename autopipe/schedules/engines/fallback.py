@@ -1,4 +1,4 @@
-"""The fallback engines: they schedule without a record, one after the other until one can."""
+"""The fallback engines: they schedule tasks without a record, tried in the order of a chain."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from autopipe.schedules.engines import default, loops, serial, static
 from autopipe.schedules.planned import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
-"""Returns a schedule of a function, or None if it has none."""
+"""Schedules a function, or returns None if the engine does not serve it."""
 
 Plans = Callable[[str], Iterable[Planned]]
-"""Returns the schedules of the fallback of that name, the most promising first."""
+"""Lists the schedules of the named fallback, the best estimated first."""
 
 Allowed = Callable[[str, str], bool]
 """Tells whether an engine may schedule an implementation."""
@@ -35,7 +35,7 @@ UNSCHEDULED: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """What a task is built with if nothing better is known."""
+    """A schedule without measurement, for a task without a record."""
 
     engine: str
     """Name of the engine: a key of `FALLBACKS`, or `UNSCHEDULED`."""
@@ -46,31 +46,31 @@ class Fallback:
 def iterate_fallbacks(
     chain: Sequence[str], plans: Plans, allowed: Allowed = lambda *_: True
 ) -> Iterator[Fallback]:
-    """Yield the schedules that the engines of `chain` have for a function, in order.
+    """Yield the schedules of a function by the engines of `chain`, in order, unscheduled last.
 
-    The last item has no schedule. `plans` returns the schedules of a fallback. `allowed` tells
-    whether an engine may schedule an implementation; if it allows no schedule, all are yielded.
+    `plans` returns the schedules of a fallback. `allowed` tells whether an engine may schedule an
+    implementation; if it allows no schedule, all are yielded.
     """
     later_fallbacks: list[Fallback] = []
-    fit = False
+    has_allowed = False
     for name in chain:
-        for planned in plans(name):
-            if allowed(name, planned.implementation):
-                fit = True
-                yield Fallback(name, planned)
+        for plan in plans(name):
+            if allowed(name, plan.implementation):
+                has_allowed = True
+                yield Fallback(name, plan)
             else:
-                later_fallbacks.append(Fallback(name, planned))
-    yield from () if fit else later_fallbacks
+                later_fallbacks.append(Fallback(name, plan))
+    yield from () if has_allowed else later_fallbacks
     yield Fallback(UNSCHEDULED, None)
 
 
 def choose_fallback(chain: Sequence[str], module: tvm.IRModule, conditions: Conditions) -> Fallback:
-    """Return the first schedule of `chain` for the `main` of a module, made in this process."""
+    """Return the first schedule of `chain` for the `main` of a module, created in this process."""
     return next(iterate_fallbacks(chain, partial(_list_plans, module, conditions)))
 
 
 def _list_plans(module: tvm.IRModule, conditions: Conditions, name: str) -> Iterator[Planned]:
     if name == "static":
         yield from static.list_plans(module, conditions)
-    elif (planned := FALLBACKS[name](module, conditions)) is not None:
-        yield planned
+    elif (plan := FALLBACKS[name](module, conditions)) is not None:
+        yield plan

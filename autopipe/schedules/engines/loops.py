@@ -1,7 +1,7 @@
 """Engines `loops` and `parallel_loops`: a function's loops as lowered, which winners must beat.
 
-Templates and `default` write vectors. Where neighbours read what no stride leads to, as at clamped
-indices or past the end of a circle, TVM loads these one by one, and LLVM does better on the loops.
+Templates and `default` write vectors. Where loads have no constant stride, as at clamped or
+circular indices, TVM loads elements one by one, and LLVM is faster on the loops.
 """
 
 from typing import Final
@@ -20,17 +20,17 @@ NO_STEPS: Final = "[[], []]"
 
 
 def as_declared(module: tvm.IRModule) -> Planned:
-    """Return a function as it was declared, and the record that leaves it so."""
+    """Return an unscheduled function, with the empty trace."""
     return Planned(DIRECT, NO_STEPS, module)
 
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the loops on one thread, or None on a GPU."""
+    """Return the unscheduled loops on one thread, or None on a GPU."""
     return as_declared(module) if conditions.hardware.backend.runs_unscheduled_loops else None
 
 
 def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the loops with the outermost one of each block in threads, or None if none can be."""
+    """Run the outermost loop of each block in parallel; None if none can be."""
     if not conditions.hardware.backend.runs_unscheduled_loops:
         return None
     sch = Schedule(module, debug_mask="none", error_render_level="none")
@@ -44,7 +44,7 @@ def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | Non
 
 
 def _parallelize_block(sch: Schedule, block: tvm.s_tir.schedule.SBlockRV) -> bool:
-    """Run the outermost loop of a block in threads; tell whether it can be."""
+    """Run the outermost loop of a block in parallel; tell whether that is possible."""
     loops, axes = sch.get_loops(block), sch.get(block).iter_vars
     if not loops or len(loops) != len(axes) or axes[0].iter_type != SPATIAL:
         return False

@@ -1,4 +1,4 @@
-"""The engines that the policy may name: ours and those of other packages."""
+"""The engines that a policy may name: ours and those of other packages."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -10,7 +10,7 @@ from autopipe.schedules.engines.engine import Engine
 from autopipe.schedules.engines.fallback import FALLBACKS, UNSCHEDULED
 
 Maker = Callable[[Conditions], Engine]
-"""Makes an engine."""
+"""Creates an engine."""
 
 
 def _make_ansor(conditions: Conditions) -> Engine:
@@ -29,13 +29,13 @@ ENGINES: Final[Mapping[str, Maker]] = {
     "ansor": _make_ansor,
     "autotvm": _make_autotvm,
 }
-"""The makers of our engines, by name; each imports its engine, which takes a second for some."""
+"""The makers of our engines, by name; each imports its engine, which takes up to a second."""
 
 
 def load_engine_makers(
     names: Iterable[str], conditions: Conditions
 ) -> dict[str, Callable[[], Engine]]:
-    """Return a maker of each named engine. Packages that register a named engine are imported.
+    """Load the maker of each named engine, and the packages that register them.
 
     Raises SetupError if an extension is broken.
     """

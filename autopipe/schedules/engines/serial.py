@@ -1,6 +1,6 @@
-"""Engine `serial`: the loops of `default` without threads, which every winner has to beat.
+"""Engine `serial`: the loops of `default` without threads, a baseline of every winner.
 
-To start threads costs some microseconds, which is more than many gathers or poolings take.
+Starting threads takes some microseconds, which is more than many gathers or poolings take.
 """
 
 import json
@@ -18,16 +18,16 @@ _THREADS: Final = "Parallel"
 
 
 def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the schedule, or None where there is none: on a GPU, or for TIR without blocks."""
+    """Return the serial schedule, or None on a GPU and for TIR without blocks."""
     unbound = conditions.hardware.backend.runs_unscheduled_loops
-    planned = default.plan(module, conditions) if unbound else None
-    if planned is None:
+    threaded_plan = default.plan(module, conditions) if unbound else None
+    if threaded_plan is None:
         return None
-    instructions, decisions = json.loads(planned.schedule)
+    instructions, decisions = json.loads(threaded_plan.schedule)
     serial_instructions = [
         instruction for instruction in instructions if instruction[0] != _THREADS
     ]
     if len(serial_instructions) == len(instructions):
-        return planned
+        return threaded_plan
     trace = json.dumps([serial_instructions, decisions])
-    return Planned(planned.implementation, trace, apply_trace(module, trace).mod)
+    return Planned(threaded_plan.implementation, trace, apply_trace(module, trace).mod)

@@ -1,8 +1,8 @@
 """The cost model of sketches: TVM's gradient-boosted trees, with less work and a seed.
 
-TVM takes the features of a candidate for each generation it is in, and once more when its time is
-known; that is to lower it each time. Here they are taken once. And until the model knows enough to
-predict, TVM draws scores from numpy's shared generator, which has no seed.
+TVM extracts the features of a candidate in each of its generations, and again after measurement,
+and lowers it each time. Here they are extracted once. And before the model can predict, TVM draws
+scores from numpy's global generator, which has no seed.
 """
 
 import os
@@ -15,14 +15,14 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 _KEPT: Final = 4096
-"""Candidates whose features are kept: what a few batches of all tasks look at."""
+"""Candidates whose features are cached: those of a few batches of all tasks."""
 
 Matrix = npt.NDArray[np.float32]
 """The features of a candidate: a row for each store of its program."""
 
 
 class _Remembered:
-    """The features of a candidate, as TVM hands them on."""
+    """Cached features of a candidate, with the interface of a TVM tensor."""
 
     def __init__(self, features: Matrix) -> None:
         self._features = features
@@ -32,19 +32,19 @@ class _Remembered:
 
 
 class Extractor(ms.feature_extractor.PerStoreFeature):
-    """Takes the features of candidates, and remembers those of the latest."""
+    """Extracts the features of candidates, and caches those of the latest."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Create an empty cache."""
         super().__init__()
         self._known: dict[int, tuple[Any, _Remembered]] = {}
 
     def extract_from(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
     ) -> list[_Remembered]:
-        """Return the features of each candidate."""
+        """Extract the features of each candidate."""
         schedules = [candidate.sch for candidate in candidates]
         places = [hash(schedule) for schedule in schedules]  # of the object, while it is kept
         new = [n for n, place in enumerate(places) if place not in self._known]
@@ -64,7 +64,7 @@ class SketchModel(ms.cost_model.XGBModel._cls):  # noqa: SLF001 -- TVM wants it 
     """TVM's model; scores that it cannot predict yet are drawn by a seed."""
 
     def __init__(self, seed: int, warm: int) -> None:
-        """Predict from so many measurements on."""
+        """Create a model that predicts after `warm` measurements."""
         # One thread: more of them spin, and take ten times as long where the processor is shared.
         # libgomp looks at this once, when xgboost is imported; that is what makes matrices.
         os.environ["OMP_NUM_THREADS"] = "1"
@@ -74,7 +74,7 @@ class SketchModel(ms.cost_model.XGBModel._cls):  # noqa: SLF001 -- TVM wants it 
     def predict(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
     ) -> npt.NDArray[np.float64]:
-        """Return a score for each candidate; higher is faster."""
+        """Predict a score for each candidate; higher is faster."""
         if self.booster is None or self.data_size < self.num_warmup_samples:
             return self._rng.uniform(size=len(candidates))
         scores: npt.NDArray[np.float64] = super().predict(context, candidates)

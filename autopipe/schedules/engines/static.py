@@ -1,6 +1,6 @@
 """Engine `static`: the schedule of a template whose knobs are filled from hardware parameters.
 
-Nothing is measured. It takes the place of TOPI's schedules with fallback values. After the RFC
+Nothing is measured. It replaces TOPI's schedules with fallback values. After the RFC
 "Auto-Schedule from Compute Declaration": classify the computation, then fill a template from coarse
 parameters of the machine.
 """
@@ -21,27 +21,27 @@ from autopipe.schedules.templates.template import dump
 
 
 def plan(workload: tvm.IRModule, conditions: Conditions) -> Planned | None:
-    """Return the schedule of the most promising implementation, or None if there is none."""
+    """Return the schedule of the best estimated implementation, or None if there is none."""
     return next(list_plans(workload, conditions), None)
 
 
 def list_plans(workload: tvm.IRModule, conditions: Conditions) -> Iterator[Planned]:
-    """Yield a schedule for each implementation that a template serves, the most promising first."""
+    """Yield a schedule for each implementation that a template serves, the best estimated first."""
     modules = build_implementations(workload, conditions)
     gains = {DIRECT: 1.0}
     for implementation in list_allowed(conditions) if len(modules) > 1 else ():
         if implementation.NAME in modules:
             gains[implementation.NAME] = implementation.gain(workload, conditions.hardware)
     for name in sorted(modules, key=lambda name: -gains[name]):
-        planned = plan_implementation(name, modules[name], conditions)
-        if planned is not None:
-            yield planned
+        plan = plan_implementation(name, modules[name], conditions)
+        if plan is not None:
+            yield plan
 
 
 def plan_implementation(
     name: str, body: tvm.IRModule, conditions: Conditions, *complaint: Complaint
 ) -> Planned | None:
-    """Return the schedule of an implementation, or None if no template serves it.
+    """Schedule an implementation by the first template that serves it; None if none does.
 
     `name` is that of the implementation, `body` its module.
     """

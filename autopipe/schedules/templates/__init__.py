@@ -1,7 +1,7 @@
 """Templates: schedules with knobs, one file for each family of functions.
 
 Engine `static` fills the knobs without measuring, engine `autotvm` searches them. `template.py`
-says what a template has to define, `serve.py` picks the template of a function.
+has the interface of a template, `serve.py` selects the template of a function.
 """
 
 from typing import Final
@@ -45,17 +45,17 @@ TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
     BY_HAND,  # alone: its functions have loops and no blocks to schedule
     SEQUENCE,  # last: serves by parts what no template serves as a whole
 )
-"""Asked in this order; the first that serves a function schedules it. Each line says why it stands
-before those below that serve some of the same functions.
+"""Tried in this order; the first that serves a function schedules it. Each comment states why the
+template precedes those below that serve some of the same functions.
 
-A place cannot say which of two templates is faster where that hangs on the function: of those of
-`benchmarks/computes.py` and of the pipelines that `window` and `contraction` serve, windows are
-better for half. So a template tells by `is_asked_last` for which functions others are better.
+A fixed order does not suffice where the faster of two templates depends on the function: of those
+in `benchmarks/computes.py` and the pipelines that `window` and `contraction` both serve, windows
+are faster for half. `is_asked_last` marks the functions for which other templates are faster.
 """
 
 
 def list_templates() -> tuple[AnyTemplate, ...]:
-    """Return the templates of other packages, then ours, in the order they are asked.
+    """List the templates of other packages, then ours, in the order they are tried.
 
     Raises SetupError if an extension is broken.
     """

@@ -1,18 +1,18 @@
-"""Template for attention: no matrix of scores is kept but that of a few queries, in the cache.
+"""Template for attention: only the scores of a band of queries are materialized, in the cache.
 
-A function says in an attribute what it computes. It is believed only where the plain loops of that
-are the very loops of the function. A job is a band of queries of one head. Its scores lie with the
-keys as rows, so that the largest score of a query, and the sum of its shares, are found in whole
-vectors; only the queries have to be turned around for that.
+An attribute of the function names the operation, and is trusted only if the reference loops of that
+operation equal the loops of the function. A job is a band of queries of one head. Its scores are
+stored with keys as rows, so that the maximum and the sum of a softmax are computed in whole
+vectors; only the queries are transposed for that.
 
 Example: 128 queries and keys, depth 32, a band of 32 queries, vectors of 16.
 
     for head, band in parallel(12, 4):
-        turned[d, s] = q[32 * band + s, d] * scale               # [32, 32]
+        qt[d, s] = q[32 * band + s, d] * scale                   # [32, 32]
         for tile in range(16):                                   # 8 keys: 8 x 2 registers
             sums[0:8, 0:32] = 0
             for d in range(32):
-                sums[t, 0:32] += k[8 * tile + t, d] * turned[d, 0:32]
+                sums[t, 0:32] += k[8 * tile + t, d] * qt[d, 0:32]
             scores[8 * tile : 8 * tile + 8, 0:32] = sums + mask
             most[0:32] = max(most[0:32], sums + mask)
         for t in range(128):
@@ -57,12 +57,12 @@ _BITS: Final = 32
 _MOST_VECTORS: Final = 4
 """Most registers in a row of a tile."""
 _STRIPS: Final = (1, 2, 3, 4, 6, 8)
-"""Tiles of scores beside each other in a job."""
+"""Tiles of scores side by side in a job."""
 _EXP: Final = 12
-"""Multiply-adds of vectors that e^x takes as long as. Without it a third of all bands are others
-with 16 registers."""
+"""Time of e^x of a vector, in multiply-adds. Without it, with 16 registers, another band is chosen
+for a third of all shapes."""
 _MORE: Final = 2
-"""Sums of a tile beyond those that hide the latency of a multiply-add, where loads are late."""
+"""Sums of a tile beyond those that hide the latency of a multiply-add, to hide late loads."""
 
 
 class AttentionTemplate(Template[Attended, QueryBand]):
@@ -84,30 +84,35 @@ class AttentionTemplate(Template[Attended, QueryBand]):
             )
         )
         sizes = (*query, *key[-2:], *value[-2:])
-        known = [n for n in sizes if isinstance(n, int)]
-        if len(known) < len(sizes) or min(known[-6:]) <= 1:
+        static_sizes = [n for n in sizes if isinstance(n, int)]
+        if len(static_sizes) < len(sizes) or min(static_sizes[-6:]) <= 1:
             return None
-        *outer, queries, depth, keys, _, _, breadth = known
+        *outer, queries, depth, keys, _, _, breadth = static_sizes
         return Attended(form, tuple(outer), queries, keys, depth, breadth)
 
     def settings(self, match: Attended, hardware: HardwareParams) -> Iterator[QueryBand]:
         """Yield bands of whole tiles of scores, and tiles that fill the registers."""
         lanes = hardware.lanes(_BITS)
-        width, wide = floor_power(min(lanes, match.queries)), floor_power(min(lanes, match.breadth))
+        width, value_width = (
+            floor_power(min(lanes, match.queries)),
+            floor_power(min(lanes, match.breadth)),
+        )
         for keys, across in _list_tiles(match.keys, match.queries, width, hardware.registers):
             for rows, columns in _list_tiles(
-                match.queries, match.breadth, wide, hardware.registers
+                match.queries, match.breadth, value_width, hardware.registers
             ):
                 for strips in _STRIPS:
                     queries = strips * across
                     if queries <= match.queries:
-                        few = min(rows, queries)
-                        yield QueryBand(queries, keys, across, width, few, columns, wide)
+                        tile_rows = min(rows, queries)
+                        yield QueryBand(
+                            queries, keys, across, width, tile_rows, columns, value_width
+                        )
 
     def estimate(self, match: Attended, knobs: QueryBand, hardware: HardwareParams) -> float:
-        """Return the time of a setting, in loads and multiply-adds of vectors.
+        """Estimate the time of a setting, in loads and multiply-adds of vectors.
 
-        A core starts two of each in a cycle, and a tile needs enough sums to hide their latency.
+        A core issues two of each in a cycle, and a tile needs enough sums to hide their latency.
         """
         bands, tiles = -(-match.queries // knobs.queries), -(-match.keys // knobs.keys)
         vectors, columns = knobs.across // knobs.width, knobs.columns // knobs.lanes
@@ -118,9 +123,13 @@ class AttentionTemplate(Template[Attended, QueryBand]):
         results = parts * match.keys * _estimate_tile_step(knobs.rows, columns, hardware)
         jobs = bands * math.prod(match.outer)
         rounds = -(-jobs // hardware.cores)
-        large = knobs.queries * match.keys * _BITS // 8 > hardware.l2 // 2
-        turned = knobs.queries * match.depth
-        return rounds * (scores + softmax + results + turned) * (1.2 if large else 1.0)
+        overflows_cache = knobs.queries * match.keys * _BITS // 8 > hardware.l2 // 2
+        transposed_elements = knobs.queries * match.depth
+        return (
+            rounds
+            * (scores + softmax + results + transposed_elements)
+            * (1.2 if overflows_cache else 1.0)
+        )
 
     def apply(self, sch: Schedule, match: Attended, knobs: QueryBand) -> None:
         """Schedule the function."""
@@ -142,20 +151,20 @@ def _list_tiles(rows: int, columns: int, width: int, registers: int) -> Iterator
 
 
 def _estimate_tile_step(rows: int, vectors: int, hardware: HardwareParams) -> float:
-    """Return what one step of a tile of sums takes."""
+    """Estimate the time of one step of a tile of sums, in multiply-adds of vectors."""
     return max(rows * vectors, hiding_sums(hardware.machine) + _MORE) + (rows + vectors) / 2
 
 
 def _has_plain_loops(form: AttentionForm, function: tirx.PrimFunc) -> bool:
-    """Tell whether the loops of a function are the plain ones of a form, in single precision."""
+    """Tell whether the loops of a function are the reference loops of a form, in float32."""
     tensors = tensors_of(function)
     if len(tensors) != 4 + form.masked or any(str(one.dtype) != DTYPE for one in tensors):
         return False
-    given = [te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors[:-1]]
+    placeholders = [te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors[:-1]]
     try:
-        wanted = te.create_prim_func(
-            [*given, build_attention(form, *given)], index_dtype_override="int64"
+        plain_function = te.create_prim_func(
+            [*placeholders, build_attention(form, *placeholders)], index_dtype_override="int64"
         )
     except (IndexError, RuntimeError, TypeError, ValueError):  # other tensors than those of a form
         return False
-    return is_same_code(wanted, function)
+    return is_same_code(plain_function, function)

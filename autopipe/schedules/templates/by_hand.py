@@ -1,8 +1,8 @@
-"""Template for loops that somebody wrote by hand: TVM's prefix sums, scatters and searches.
+"""Template for hand-written loops: TVM's prefix sums, scatters and searches.
 
-A step of a prefix sum waits for the step before it. Where rows or columns do not hang on each
-other, several are summed side by side: neighbours in memory in vectors, others in chains. Threads
-share a loop where that pays, which what TVM made parallel does not always.
+A step of a prefix sum depends on the step before it. Where rows or columns are independent of each
+other, several are summed side by side: contiguous ones in vectors, others in chains. A loop runs in
+parallel where that pays, which is not so for all loops that TVM made parallel.
 
 Example: the sums of each column of [512, 300] down to a row, 32 columns at a time.
 
@@ -53,7 +53,7 @@ class HandWritten:
 
     statements: tuple[Stmt, ...]
     nests: tuple[HandNest | None, ...]
-    """What is known of each statement; None leaves it as it is."""
+    """The analysis of each statement; None leaves it unscheduled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,15 @@ class StepsBeside:
     """The knobs."""
 
     count: int
-    """Steps of a loop that are done side by side where each waits for itself; 1 leaves loops."""
+    """Independent chains of a loop that are computed side by side; 1 leaves the loop."""
     width: int
-    """Of them in a vector where they are neighbours in memory, a power of two."""
+    """Chains in a vector where they are contiguous in memory, a power of two."""
     threads: bool
     """Whether threads share the steps where there are many."""
 
 
 class ByHandTemplate(Template[HandWritten, StepsBeside]):
-    """Loops that somebody wrote by hand: prefix sums, scatters and searches."""
+    """Hand-written loops: prefix sums, scatters and searches."""
 
     name = "by_hand"
     version = schedule_version("by_hand")
@@ -110,8 +110,8 @@ class ByHandTemplate(Template[HandWritten, StepsBeside]):
         parts: list[Stmt] = []
         for statement, nest in zip(match.statements, match.nests, strict=True):
             is_long = nest is not None and nest.work >= ELEMENTS
-            shared = knobs.threads and total >= CYCLES and is_long
-            parts += [statement] if nest is None else _schedule_nest(nest, knobs, shared=shared)
+            parallel = knobs.threads and total >= CYCLES and is_long
+            parts += [statement] if nest is None else _schedule_nest(nest, knobs, parallel=parallel)
         if (rv := _find_only_block(sch)) is not None:
             replace_block(sch, rv, stmt_seq(*parts))
 
@@ -120,44 +120,46 @@ BY_HAND: Final = ByHandTemplate()
 
 
 def _find_only_block(sch: Schedule) -> SBlockRV | None:
-    """Return the only block of a function, which TVM does not put into a root block."""
+    """Find the only block of a function, which TVM does not put into a root block."""
     realize = sch.mod["main"].body
     if isinstance(realize, SBlockRealize) and isinstance(realize.block.body, SBlockRealize):
         realize = realize.block.body
     return sch.get_sblock(realize.block.name_hint) if isinstance(realize, SBlockRealize) else None
 
 
-def _schedule_nest(nest: HandNest, knobs: StepsBeside, *, shared: bool) -> list[Stmt]:
-    """Return the loops in the place of one; threads may share it if that pays."""
-    shared = shared and nest.independent
+def _schedule_nest(nest: HandNest, knobs: StepsBeside, *, parallel: bool) -> list[Stmt]:
+    """Schedule a loop nest: split it into chains, and run it in parallel if `parallel`."""
+    parallel = parallel and nest.independent
     width = knobs.width if nest.beside else 1
     count = knobs.count if width > 1 else min(knobs.count, 2 * _CHAINS)
     if not (nest.carried and nest.independent) or count == 1 or nest.extent == 1:
-        return [_make_serial(nest.loop) if not shared else _make_parallel(nest.loop)]
-    made, done = [], 0
-    while done < nest.extent:
-        tiles = (nest.extent - done) // count
+        return [_make_serial(nest.loop) if not parallel else _make_parallel(nest.loop)]
+    statements, step = [], 0
+    while step < nest.extent:
+        tiles = (nest.extent - step) // count
         if tiles:
-            made.append(_build_tile_loop(nest.loop, (done, tiles, count), width, shared=shared))
-        done += tiles * count
+            statements.append(
+                _build_tile_loop(nest.loop, (step, tiles, count), width, parallel=parallel)
+            )
+        step += tiles * count
         count //= 2
         width = min(width, count)
-    return made
+    return statements
 
 
-def _build_tile_loop(loop: For, cut: tuple[int, int, int], width: int, *, shared: bool) -> Stmt:
-    """Return a loop over tiles; `cut` is the first step, how many tiles, and their steps."""
-    first, tiles, count = cut
+def _build_tile_loop(loop: For, split: tuple[int, int, int], width: int, *, parallel: bool) -> Stmt:
+    """Build a loop over tiles; `split` is the first step, the number of tiles, and their steps."""
+    first, tiles, count = split
     dtype = str(loop.loop_var.ty.dtype)
     tile = Var("tile", loop.loop_var.ty)
     side = _SideBySide(loop, tile * count + first, count, width, tile, tiles)
-    kind = ForKind.PARALLEL if shared and tiles > 1 else ForKind.SERIAL
+    kind = ForKind.PARALLEL if parallel and tiles > 1 else ForKind.SERIAL
     return For(tile, number_of(0, dtype), number_of(tiles, dtype), kind, side.of(loop.body, []))
 
 
 @dataclass(frozen=True, slots=True)
 class _SideBySide:
-    """Writes some steps of a loop, each of its statements for all of them before the next one."""
+    """Writes `count` steps of a loop side by side, statement by statement."""
 
     loop: For
     first: Any
@@ -167,47 +169,53 @@ class _SideBySide:
     tiles: int
 
     def of(self, body: Stmt, around: Sequence[tuple[For, Var]]) -> Stmt:
-        """Return a statement; `around` are the loops in the step, with their new variables."""
+        """Rewrite a statement; `around` are the loops in the step, with their new variables."""
         if isinstance(body, SeqStmt):
             return stmt_seq(*(self.of(part, around) for part in body.seq))
         if isinstance(body, For):
-            own = Var(body.loop_var.name, body.loop_var.ty)
-            inside = self.of(body.body, [*around, (body, own)])
-            return For(own, body.min, body.extent, ForKind.SERIAL, inside)
+            loop_var = Var(body.loop_var.name, body.loop_var.ty)
+            inside = self.of(body.body, [*around, (body, loop_var)])
+            return For(loop_var, body.min, body.extent, ForKind.SERIAL, inside)
         assert isinstance(body, BufferStore)  # noqa: S101 - `match` takes no other statements
         return self._vectorize_store(body, around)
 
     def _vectorize_store(self, store: BufferStore, around: Sequence[tuple[For, Var]]) -> Stmt:
         kind = self.loop.loop_var.ty
         lane, part = Var("lane", kind), Var("part", kind)
-        known = Analyzer()
+        analyzer = Analyzer()
         ranges = [(self.tile, self.tiles), (lane, self.width), (part, self.count // self.width)]
         ranges += [(own, int(old.extent)) for old, own in around]
         for var, extent in ranges:
-            known.bind(var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype))))
+            analyzer.bind(var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype))))
         step = self.first + part * self.width + lane
         values = [(self.loop.loop_var, step), *((old.loop_var, own) for old, own in around)]
-        indices = [known.simplify(replace_variables(index, values)) for index in store.indices]
-        value = known.simplify(replace_variables(store.value, values))
-        done: Stmt = BufferStore(store.buffer, value, indices)
+        indices = [analyzer.simplify(replace_variables(index, values)) for index in store.indices]
+        value = analyzer.simplify(replace_variables(store.value, values))
+        statement: Stmt = BufferStore(store.buffer, value, indices)
         zero = number_of(0, str(kind.dtype))
         sides = ((lane, self.width, ForKind.VECTORIZED),
                  (part, self.count // self.width, ForKind.UNROLLED))  # fmt: skip
         for var, extent, how in sides:
-            done = For(var, zero, number_of(extent, str(kind.dtype)), how, done)
-        return done
+            statement = For(var, zero, number_of(extent, str(kind.dtype)), how, statement)
+        return statement
 
 
 def _make_serial(loop: For) -> For:
-    """Return a loop without threads, nor any in it."""
+    """Make a loop and the loops in it serial."""
 
-    def alone(one: For) -> For:
-        kind = ForKind.SERIAL if one.kind == ForKind.PARALLEL else one.kind
-        return For(one.loop_var, one.min, one.extent, kind, one.body)
+    def to_serial(inner_loop: For) -> For:
+        kind = ForKind.SERIAL if inner_loop.kind == ForKind.PARALLEL else inner_loop.kind
+        return For(inner_loop.loop_var, inner_loop.min, inner_loop.extent, kind, inner_loop.body)
 
-    return tvm_ffi.structural_map(loop, (For, alone))
+    return tvm_ffi.structural_map(loop, (For, to_serial))
 
 
 def _make_parallel(loop: For) -> For:
-    alone = _make_serial(loop)
-    return For(alone.loop_var, alone.min, alone.extent, ForKind.PARALLEL, alone.body)
+    serial_loop = _make_serial(loop)
+    return For(
+        serial_loop.loop_var,
+        serial_loop.min,
+        serial_loop.extent,
+        ForKind.PARALLEL,
+        serial_loop.body,
+    )

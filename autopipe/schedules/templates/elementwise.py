@@ -1,16 +1,16 @@
-"""Template for functions that reduce nothing and read memory nearly in the order they write it.
+"""Template for functions without reduction that read memory nearly in the order they write it.
 
 It serves chains of elementwise ops, broadcasts, slices, padding, concatenation, resizing and
-lookups. The output is written in vectors. A condition on the last axis is taken out of the inner
-loop: that loop is unrolled until the condition is constant in each part. Where the last axis is
-short and unrolled itself, the loop around it is written once for each part. Functions that read
-across memory are for template `transpose`.
+lookups. The output is written in vectors. A condition on the last axis is removed from the inner
+loop: that loop is split until the condition is constant in each part. Where the last axis is short
+and unrolled itself, the loop around it is split instead. Functions that read across memory are for
+template `transpose`.
 
-Rows that are read in steps, or divided, are written in nested loops over planes, rows and columns:
-dilations, repeats, enlarged images, space to depth and the like. A row index that is taken apart
-again for each row costs as much as a short row does, and where an index is divided along a row, no
-vector is made. Where a period of outputs is written out, divisions and the conditions on their
-rests fall away; LLVM stores what is interleaved.
+Rows that are read with a stride, or with a divided index, are written in nested loops over planes,
+rows and columns: dilations, repeats, upsampled images, space to depth and the like. Decomposing a
+fused row index costs as much as a short row, and a division in the index along a row prevents
+vectors. Where a period of outputs is unrolled, divisions and the conditions on their remainders
+disappear; LLVM emits interleaved stores.
 
 Example: the concatenation of x [4, 32] and y [4, 64] along the last axis.
 
@@ -35,7 +35,7 @@ Example: y[c, i, j] = x[c, i // 2, j // 2] if i % 2 == 0 and j % 2 == 0 else 0, 
 Example: y = relu(x) of [1, height, width, 3] with dynamic sizes, in vectors of 16.
 
     for row in parallel(height):
-        for step in range(width * 3 // 16):                  # the last two axes are as good as one
+        for step in range(width * 3 // 16):                  # the last two axes are collapsed
             y[row, 16 * step : 16 * step + 16] = relu(x[row, 16 * step : 16 * step + 16])
         for rest in range(width * 3 % 16): ...               # one element after the other
 """
@@ -76,19 +76,19 @@ VECTORS = 2
 """Most registers that a vectorized loop fills where nothing is measured."""
 
 NARROW = 4
-"""Elements in the shortest vector that TVM is asked for; LLVM does better on shorter loops."""
+"""Elements in the shortest vector that a schedule asks for; LLVM is faster on shorter loops."""
 
 SHORT = 8
 """Most iterations of an inner loop that is unrolled."""
 
 MOST_PARTS = 64
-"""Most parts of a long row that threads share."""
+"""Maximum parts of a long row that run in parallel."""
 
 _LOST: Final = 4
-"""Threads that make up for vectors which LLVM makes on one thread only: they take 4 to 5 times."""
+"""Threads that compensate for vectors that LLVM makes on one thread only: 4 to 5 times faster."""
 
 _ALONE: Final = 1 << 18
-"""Most elements of which it is tried whether one thread is faster."""
+"""Maximum elements for which settings on one thread are proposed."""
 
 _NEVER: Final = 1 << 62
 """More elements than there are."""
@@ -102,24 +102,22 @@ class Run:
     """The knobs."""
 
     width: int
-    """Elements in the vectorized loop, a power of two or a whole row; 1 leaves vectorizing to
+    """Elements in the vectorized loop, a power of two or a whole row; 1 leaves vectorization to
     LLVM."""
     threads: bool = True
-    """Whether threads share the loops where there are `ELEMENTS` elements."""
+    """Whether loops run in parallel where there are `ELEMENTS` elements."""
     select: bool = False
-    """Whether a branch chooses between numbers in vectors, which takes no branch."""
+    """Whether conditions become selects of vectors, without a branch."""
     apart: bool = False
     """Whether the loop over rows is not fused with those around it. LLVM then sees which rows a
-    condition leaves out, as every second one where zeros are put in between, and where rows of an
-    image that is clamped lie."""
+    condition skips, as every second one of a dilated image, and the addresses of the rows of a
+    clamped image."""
     undivided: bool = False
-    """Whether conditions stay in the loop along the last axis. LLVM makes vectors of it where both
-    sides can be read."""
+    """Whether conditions stay in the loop along the last axis, which LLVM may then vectorize."""
     both: bool = False
-    """Whether both sides of each choice are read before it is made, so that none is a branch."""
+    """Whether both sides of each select are read before it, so that none becomes a branch."""
     planes: bool = False
-    """Whether loops over planes, rows and columns are nested, and a period of outputs is written
-    out."""
+    """Whether loops over planes, rows and columns are nested, a period of outputs unrolled."""
 
 
 class ElementwiseTemplate(Template[Movement, Run]):
@@ -137,9 +135,9 @@ class ElementwiseTemplate(Template[Movement, Run]):
         return replace(match, in_steps=is_in_steps(sch, match))
 
     def prove_at_every_size(self, _sch: Schedule, match: Movement) -> Movement | None:
-        """Return a match at specialized sizes for every size; None if reads are not even.
+        """Extend a match at specialized sizes to every size; None if reads are not linear.
 
-        LLVM does better on those, such as enlarged images, without vectors.
+        LLVM is faster on those, such as upsampled images, without vectors.
         """
         even = all(
             read is not None and find_innermost(read, match.extents).extent == match.extents[-1]
@@ -148,7 +146,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
         return replace(match, is_dynamic=True) if even else None
 
     def settings(self, movement: Movement, hardware: HardwareParams) -> Iterator[Run]:
-        """Yield every width of the vectorized loop, behind nested loops where rows allow them.
+        """Yield nested loops where rows allow them, then every width of the vectorized loop.
 
         With dynamic sizes these are one register, two and half of one.
         """
@@ -161,9 +159,9 @@ class ElementwiseTemplate(Template[Movement, Run]):
             yield Run(1, threads=False, planes=True)
         run = _compute_run_length(movement)
         if row := _pick_odd_width(movement, hardware):
-            chosen = movement.indexed and movement.chooses
-            yield Run(row, select=chosen)
-            yield Run(row, threads=False, select=chosen)
+            select = movement.indexed and movement.chooses
+            yield Run(row, select=select)
+            yield Run(row, threads=False, select=select)
         width = 1
         while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
             if width == 1 or width >= NARROW:
@@ -179,7 +177,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
             width *= 2
 
     def fill(self, movement: Movement, hardware: HardwareParams) -> Run:
-        """Return the knobs for a processor, without measuring."""
+        """Choose the knobs for a processor, without measuring."""
         if movement.is_dynamic:
             return next(self.settings(movement, hardware))
         if movement.in_steps:
@@ -189,16 +187,16 @@ class ElementwiseTemplate(Template[Movement, Run]):
         width = max(
             run.width for run in self.settings(movement, hardware) if run.width <= VECTORS * lanes
         )
-        whole = lanes if movement.chooses or movement.copies else VECTORS * lanes
-        if movement.mixed or movement.backwards or movement.scattered or width < whole:
-            # LLVM takes several vectors a turn, and a rest
+        full_width = lanes if movement.chooses or movement.copies else VECTORS * lanes
+        if movement.mixed or movement.backwards or movement.scattered or width < full_width:
+            # LLVM unrolls several vectors, and adds a remainder loop
             width = _pick_odd_width(movement, hardware) or _pick_short_width(movement) or 1
         elements = math.prod(movement.extents)
-        wide = movement.looks_up and hardware.cores <= _LOST
-        paid = movement.effort.pays(elements, hardware) and not wide
-        alone = ELEMENTS <= elements <= _ALONE and not paid
+        is_faster_serial = movement.looks_up and hardware.cores <= _LOST
+        pays_for_threads = movement.effort.pays(elements, hardware) and not is_faster_serial
+        single_thread = ELEMENTS <= elements <= _ALONE and not pays_for_threads
         return Run(
-            width, threads=not alone, select=width > 1 and movement.indexed and movement.chooses,
+            width, not single_thread, select=width > 1 and movement.indexed and movement.chooses,
             **dict.fromkeys(_list_loop_knobs(movement, width), True),
         )  # fmt: skip
 
@@ -206,8 +204,10 @@ class ElementwiseTemplate(Template[Movement, Run]):
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         block = inline_into_last(sch)
         if movement.is_dynamic:
-            known = read_open_sizes(sch.mod["main"])
-            rewrite_function(sch, VectorRows(sch.get(block), movement, run.width, known).write())
+            open_sizes = read_open_sizes(sch.mod["main"])
+            rewrite_function(
+                sch, VectorRows(sch.get(block), movement, run.width, open_sizes).write()
+            )
         elif run.planes:
             rewrite_function(sch, PlaneNest(sch.get(block), parallel=run.threads).write())
         else:
@@ -218,12 +218,12 @@ ELEMENTWISE: Final = ElementwiseTemplate()
 
 
 def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run) -> None:
-    """Write vectors along rows, by primitives of TVM."""
+    """Vectorize along rows, by schedule primitives of TVM."""
     tail = movement.tail
     if run.select:
         replace_branches(sch, block)
     if movement.folded or (tail > 1 and _can_cross_axis(movement, run.width)):
-        with suppress(ScheduleError):  # some tensor is read in steps: it stays as it is
+        with suppress(ScheduleError):  # some tensor is read with a stride: it stays as it is
             block, tail = collapse_last_axes(sch, block, tail), 1
     loops = sch.get_loops(block)
     outer, last = list(loops[:-tail]), sch.fuse(*loops[-tail:])
@@ -241,8 +241,8 @@ def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run)
         last, divide = outer.pop(), _build_divider(movement) if by_axes and outer else None
     if divide is None:
         outer, last = _split_threads(sch, outer, last, run)
-    if shared := outer[:-1] if run.apart else outer:
-        parallelize_loop(sch, block, sch.fuse(*shared), ELEMENTS if run.threads else _NEVER)
+    if parallel_loops := outer[:-1] if run.apart else outer:
+        parallelize_loop(sch, block, sch.fuse(*parallel_loops), ELEMENTS if run.threads else _NEVER)
     if run.both:
         read_both(sch, block)
     if divide:
@@ -250,9 +250,9 @@ def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run)
 
 
 def _pick_odd_width(movement: Movement, hardware: HardwareParams) -> int:
-    """Return the elements of a row that is a vector as a whole, though no power of two; or 0.
+    """Return the elements of a row that becomes one vector, though no power of two; or 0.
 
-    Of a row of 37 LLVM makes two vectors of 16 and five single elements, which take most of the
+    A row of 37 becomes two vectors of 16 and five single elements by LLVM, which take most of the
     time. A vector of 37 is two of 16, one of 4 and a single element.
     """
     row, lanes = movement.extents[-1], hardware.lanes(movement.bits)
@@ -263,7 +263,7 @@ def _pick_odd_width(movement: Movement, hardware: HardwareParams) -> int:
 
 
 def _is_in_order(movement: Movement) -> bool:
-    """Tell whether neighbours along the last axis read neighbours, or the same."""
+    """Tell whether all reads are contiguous or constant along the last axis."""
     return all(
         read is not None and find_innermost(read, movement.extents).stride in {0, 1}
         for read in movement.reads
@@ -271,21 +271,21 @@ def _is_in_order(movement: Movement) -> bool:
 
 
 def _pick_short_width(movement: Movement) -> int:
-    """Return the elements of a short row that is found by a lookup, and a vector as a whole; or 0.
+    """Return the elements of a short gathered row that becomes one vector; or 0.
 
-    Written out, LLVM would look up where the row lies once for each of its elements.
+    Unrolled, LLVM would load the index of the row once for each of its elements.
     """
     row = movement.extents[-1]
-    joins = movement.copies and len(movement.reads) > 1  # the others are of where it lies
+    joins = movement.copies and len(movement.reads) > 1  # the other reads are its indices
     return row if joins and row in {NARROW, SHORT} and _is_in_order(movement) else 0
 
 
 def _split_threads(
     sch: Schedule, outer: list[LoopRV], last: LoopRV, run: Run
 ) -> tuple[list[LoopRV], LoopRV]:
-    """Return loops that are enough to share, and the one inside, where rows may be too few.
+    """Return enough outer loops to run in parallel, and the inner loop, if rows are too few.
 
-    Of a long row threads share vectors, or parts of which LLVM makes vectors.
+    A long row is split into vectors, or into parts that LLVM vectorizes.
     """
     rows = math.prod(int(sch.get(loop).extent) for loop in outer)
     if rows < JOBS and run.width > 1:
@@ -308,14 +308,14 @@ def _build_divider(movement: Movement) -> Divide | None:
 
 
 def _can_skip_rows(movement: Movement) -> bool:
-    """Tell whether a condition may leave out rows, and there are enough loops around these."""
+    """Tell whether a condition may skip rows, and the loops around these are long enough."""
     return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= JOBS
 
 
 def _rows_differ(movement: Movement) -> bool:
-    """Tell whether rows differ, by a condition or by where a border is, and there are many planes.
+    """Tell whether rows differ, by a condition or by a border, and there are many planes.
 
-    An index that is taken apart for each row costs as much as a few vectors.
+    Decomposing the index of each row costs as much as a few vectors.
     """
     return _can_skip_rows(movement) or (
         movement.scattered and math.prod(movement.extents[:-2]) >= JOBS
@@ -323,28 +323,28 @@ def _rows_differ(movement: Movement) -> bool:
 
 
 def _can_read_both(movement: Movement) -> bool:
-    """Tell whether both sides of choices may be read, and no loop is to see conditions of rows."""
+    """Tell whether both sides of selects may be read, and no condition skips rows."""
     return movement.both and not _can_skip_rows(movement) and not _is_scattered(movement)
 
 
 def _is_scattered(movement: Movement) -> bool:
-    """Tell whether parts are so short that they are single elements, and rows differ, too."""
+    """Tell whether parts are nearly single elements, and rows differ, too."""
     alike = math.gcd(*movement.parts) if movement.parts else NARROW
     short = alike < NARROW and movement.extents[-1] // alike > SHORT
     return short and movement.elsewhere
 
 
 def _can_cross_axis(movement: Movement, width: int) -> bool:
-    """Tell whether a vector may reach over the end of some axis; LLVM chooses the width for 1."""
+    """Tell whether a vector may cross the end of some axis; LLVM chooses the width for 1."""
     return width == 1 or any(extent % width for extent in movement.extents[1 - movement.tail :])
 
 
 def _compute_run_length(movement: Movement) -> int:
-    """Return how many neighbours of the output are read in the same way."""
+    """Count the contiguous outputs that are read by the same linear index."""
     return math.prod(movement.extents[-movement.tail :]) if movement.tail > 1 else movement.run
 
 
 def _list_loop_knobs(movement: Movement, width: int) -> list[str]:
-    """Return the knobs of loops that are left to LLVM, of those that apply."""
+    """List the applicable knobs of loops that LLVM vectorizes."""
     forms = {"apart": _rows_differ, "both": _can_read_both, "undivided": _is_scattered}
     return [form for form, applies in forms.items() if width == 1 and applies(movement)]

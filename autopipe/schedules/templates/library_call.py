@@ -27,9 +27,9 @@ class LibraryCaller:
     library: str
     """Name and version of the library."""
     blocks: tuple[str, ...]
-    """The other blocks, in order."""
+    """The blocks around the call, in order."""
     bits: int
-    """Size in bits of the largest element that these write; 0 if there are none."""
+    """Size in bits of the largest element that these blocks write; 0 if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
     version = schedule_version("library_call")
 
     def match(self, sch: Schedule) -> LibraryCaller | None:
-        """Return the blocks around the call, or None without a call, or if a block reduces."""
+        """Match the blocks around the call; None without a call, or if a block reduces."""
         library_name = (sch.mod["main"].attrs or {}).get(linking.ATTRIBUTE)
         if library_name is None:
             return None
@@ -70,7 +70,7 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
             yield CallKnobs(around.library, width)
 
     def fill(self, around: LibraryCaller, hardware: HardwareParams) -> CallKnobs:
-        """Return the knobs for a processor, without measuring."""
+        """Choose the knobs for a processor, without measuring."""
         choices = list(self.settings(around, hardware))
         return choices[len(choices) // 2]
 
@@ -94,7 +94,7 @@ LIBRARY_CALL: Final = LibraryCallTemplate()
 
 
 def _list_blocks_after(sch: Schedule, call: str) -> list[str]:
-    """Return the blocks after the call, in order."""
+    """List the names of the blocks after the call, in order."""
     blocks = sch.get_child_blocks(sch.get_sblock("root"))
     names = [sch.get(block).name_hint for block in blocks]
     return names[names.index(call) + 1 :]

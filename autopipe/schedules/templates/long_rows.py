@@ -1,9 +1,9 @@
 """Template for functions that reduce all of a long tensor to one number.
 
-A single row gives other templates nothing to divide among threads. So it is cut into pieces, each
-of which is reduced as a row of its own, and what comes of them is reduced in the end. The function
-that this makes is one of several blocks, whose parts other templates serve. As a row of template
-`rows`, which one thread reduces, the sum of [4096, 4096] takes 4.1 ms in place of 3.2.
+A single row gives other templates nothing to run in parallel. So it is split into pieces (rfactor),
+each of which is reduced as a row of its own, and the partial results are reduced at the end. The
+result has several blocks, whose parts other templates serve. As a row of template `rows`, on one
+thread, the sum of [4096, 4096] takes 4.1 ms in place of 3.2.
 
 Example: the sum of x [200704], in 16 pieces of 12544.
 
@@ -36,20 +36,20 @@ _PIECES: Final = 16
 """Most pieces of a row."""
 
 _FEWEST: Final = 4
-"""Fewest pieces; a row of a length that has no such divisor is left to other templates."""
+"""Minimum number of pieces; rows without such a divisor are left to other templates."""
 
 _EVEN: Final = 64
-"""Elements that four vectors of 512 bits hold: pieces of whole ones need no guarded rest."""
+"""Elements of four vectors of 512 bits: pieces of whole ones need no guarded remainder."""
 
 
 class LongRowsTemplate(SequenceTemplate):
-    """Reductions of a long tensor to one number, in pieces that threads share."""
+    """Reductions of a long tensor to one number, in pieces that run in parallel."""
 
     name = "long_rows"
     version = schedule_version("long_rows")
 
     def match(self, sch: Schedule) -> ServedParts | None:
-        """Return the parts of a function whose long rows are cut, or None if it has none."""
+        """Match a function, split into parts after its long rows are cut; None if it has none."""
         trial = sch.copy()
         long_blocks = [rv for rv in blocks_of(trial) if _is_long(trial.get(rv))]
         if not long_blocks or not all(_rfactor_row(trial, rv) for rv in long_blocks):
@@ -61,17 +61,17 @@ LONG_ROWS: Final = LongRowsTemplate()
 
 
 def _is_long(block: SBlock) -> bool:
-    """Tell whether a block reduces so much to one number."""
+    """Tell whether a block reduces at least `OPERATIONS` elements to one number."""
     if is_spatial(block) or not is_static(block) or not reduces_one(block):
         return False
     return max(extents_of(block), default=1) == 1 and count_iterations(block) >= OPERATIONS
 
 
 def _rfactor_row(sch: Schedule, rv: SBlockRV) -> bool:
-    """Reduce a row piece by piece; tell whether that is possible.
+    """Split the reduction of a row into pieces; tell whether that is possible.
 
-    Where the outermost axis that is reduced has a divisor, a piece is some of its steps. Else all
-    axes are taken for one.
+    Where the outermost reduction axis has a divisor, a piece is some of its steps. Else all
+    reduction axes are fused first.
     """
     block = sch.get(rv)
     spatial, reduction_extents = len(extents_of(block)), extents_of(block, spatial=False)
@@ -84,13 +84,13 @@ def _rfactor_row(sch: Schedule, rv: SBlockRV) -> bool:
     try:
         piece, _ = sch.split(row, [pieces, None])
         sch.rfactor(piece, spatial)
-    except ScheduleError:  # no reducer that TVM knows to join
+    except ScheduleError:  # not a commutative reducer that TVM knows
         return False
     return True
 
 
 def _choose_piece_count(extent: int, inner: int = 1) -> int:
-    """Return the most pieces of whole vectors that so many steps are cut into evenly.
+    """Choose the largest number of pieces of whole vectors that divides the steps evenly.
 
     Each step has `inner` elements. 0 if the pieces would be too few. Example: 255744 elements are
     12 pieces of 333 x 64, not 16 of 15984.

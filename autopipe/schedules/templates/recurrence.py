@@ -1,7 +1,7 @@
 """Template for recurrent layers: all steps of an LSTM, a GRU or a simple network.
 
-An attribute of a function states its layer. It counts only where the plain loops
-of that layer are the very loops of the function.
+An attribute of the function names its layer, and is trusted only if the reference loops of that
+layer equal the loops of the function.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
     serves_dynamic = True
 
     def match(self, sch: Schedule) -> RecurrentLayer | None:
-        """Return the layer that a function computes, or None if it computes something else."""
+        """Match a recurrent layer; None if the function computes something else."""
         function = sch.mod["main"]
         form = parse_any(str((function.attrs or {}).get(ATTRIBUTE, "")))
         layer = None if form is None else _bind_sizes(form, function)
@@ -58,7 +58,7 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
     def estimate(
         self, layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwareParams
     ) -> float:
-        """Return the time of a setting, in nanoseconds."""
+        """Estimate the time of a setting, in nanoseconds."""
         return blocking.estimate_ns(layer, knobs, hardware)
 
     def apply(self, sch: Schedule, layer: RecurrentLayer, knobs: UnitBlocking) -> None:
@@ -66,7 +66,7 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         function = sch.mod["main"]
         form = (
             parse_any(str(function.attrs[ATTRIBUTE])) or layer.form
-        )  # open, where the layer is not
+        )  # dynamic, where the layer has static sizes
         names = [*form.inputs, *form.outputs]
         tensors = plain.Tensors(form, dict(zip(names, function.params, strict=True)))
         packed_gates = PackedGates.of(tensors, knobs)
@@ -81,7 +81,7 @@ RECURRENCE: Final = RecurrenceTemplate()
 
 
 def _bind_sizes(form: Recurrence, function: tirx.PrimFunc) -> Recurrence | None:
-    """Return a form with the sizes of its function, or None if they are not known there."""
+    """Bind the dynamic sizes of a form to those of its function; None if these are dynamic, too."""
     if not form.is_open:
         return form
     shape = list(getattr(function.params[0].ty, "shape", ()))

@@ -1,8 +1,9 @@
 """Template for RoiAlign: cells of regions of an image, whose channels come last.
 
-A function says in an attribute what it computes. It is believed only where the plain loops of that
-are the very loops of the function. Where samples lie is computed once for all channels, and a row
-of cells is turned around in the cache, since the cells of a channel lie together in the result.
+An attribute of the function names the operation, and is trusted only if the reference loops of that
+operation equal the loops of the function. Sample positions are computed once for all channels, and
+a row of cells is transposed in the cache, since the cells of a channel are contiguous in the
+result.
 
 Example: the mean of 2 x 2 samples in each of 7 x 7 cells, 128 channels, vectors of 16.
 
@@ -53,12 +54,12 @@ from autopipe.schedules.templates.template import Template
 
 _DTYPES: Final = {"float32": 32, "float64": 64}
 _VECTORS: Final = (4, 8, 2, 1)
-"""Registers that sums may take, the most promising number first."""
+"""Registers that sums may take, in the order they are proposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegionCells:
-    """What the knobs depend on."""
+    """A matched function: its form, its channels and the size of its elements."""
 
     form: RegionForm
     channels: int
@@ -77,7 +78,7 @@ class ChannelChunk:
 
 
 class RegionsTemplate(Template[RegionCells, ChannelChunk]):
-    """Pooling of regions whose places are data: RoiAlign and MaxRoiPool."""
+    """Pooling of data-dependent regions: RoiAlign and MaxRoiPool."""
 
     name = "regions"
     version = schedule_version("regions")
@@ -101,7 +102,7 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
         return RegionCells(form, channels, _DTYPES[str(data.dtype)])
 
     def settings(self, match: RegionCells, hardware: HardwareParams) -> Iterator[ChannelChunk]:
-        """Yield vectors of one register and of half a one, the most promising number first."""
+        """Yield vectors of one register and of half a register, in several numbers."""
         lanes = hardware.lanes(match.bits)
         for width in (lanes, lanes // 2):
             for vectors in _VECTORS:
@@ -126,15 +127,16 @@ _ARGUMENTS: Final = 4
 
 
 def _has_plain_loops(form: RegionForm, function: tirx.PrimFunc) -> bool:
-    """Tell whether the loops of a function are the plain ones of a form."""
-    given = [
+    """Tell whether the loops of a function are the reference loops of a form."""
+    placeholders = [
         te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors_of(function)[:-1]
     ]
     try:
-        wanted = build_regions(form, *given)
+        plain_result = build_regions(form, *placeholders)
         return any(
             is_same_code(
-                te.create_prim_func([*given, wanted], index_dtype_override=dtype), function
+                te.create_prim_func([*placeholders, plain_result], index_dtype_override=dtype),
+                function,
             )
             for dtype in (None, "int64")
         )
@@ -143,7 +145,7 @@ def _has_plain_loops(form: RegionForm, function: tirx.PrimFunc) -> bool:
 
 
 def _bind_once(value: Expr) -> Expr:
-    """Compute a value once. TVM's analysis of bound variables fails on real numbers."""
+    """Compute a value once; a float in a buffer, as TVM's analysis fails on bound floats."""
     dtype = str(value.ty.dtype)
     if not dtype.startswith("float"):
         return T.Bind(value)
@@ -167,13 +169,13 @@ class _RegionLoops:
         """Write the loops over rows of cells."""
         high, wide = self.match.form.cells
         jobs = extent_of(self.out.shape[0]), high
-        used = (self.data, self.boxes, self.images), (self.out,)
+        tensors = (self.data, self.boxes, self.images), (self.out,)
         dtype = str(self.out.shape[0].ty.dtype)
-        with job_loop("regions", jobs, dtype, used, parallel=parallel) as (region, row):
+        with job_loop("regions", jobs, dtype, tensors, parallel=parallel) as (region, row):
             line = T.alloc_buffer((wide, self.match.channels), self.data.dtype)
             shape = self.data.shape
-            own = [self.boxes[region, number] for number in range(4)]
-            grid = SampleGrid.of(self.match.form, shape, own, _bind_once, self.data.dtype)
+            corners = [self.boxes[region, number] for number in range(4)]
+            grid = SampleGrid.of(self.match.form, shape, corners, _bind_once, self.data.dtype)
             image = T.Bind(clamp_image_index(self.images, region, shape[0]))
             with T.serial(0, wide) as cell:
                 for first, width, vectors in self._write_chunk_loops():
@@ -182,15 +184,15 @@ class _RegionLoops:
                 T.buffer_store(self.out, line[cell, channel], [region, channel, row, cell])
 
     def _write_chunk_loops(self) -> Iterator[tuple[Expr, int, int]]:
-        """Write loops over chunks of channels; yield the first channel, and how wide it is."""
-        done, width, vectors = 0, self.knobs.width, self.knobs.vectors
-        while done < self.match.channels:
+        """Write loops over chunks of channels; yield (first channel, vector width, vectors)."""
+        channel, width, vectors = 0, self.knobs.width, self.knobs.vectors
+        while channel < self.match.channels:
             chunk = width * vectors
-            count = (self.match.channels - done) // chunk
+            count = (self.match.channels - channel) // chunk
             if count:
                 with T.serial(0, count) as at:
-                    yield done + at * chunk, width, vectors
-            done += count * chunk
+                    yield channel + at * chunk, width, vectors
+            channel += count * chunk
             width, vectors = (width, vectors // 2) if vectors > 1 else (width // 2, 1)
 
     def _write_cell(
@@ -208,11 +210,11 @@ class _RegionLoops:
                 store(vector * width + lane)
 
         each(lambda lane: T.buffer_store(sums, start, [lane]))
-        with T.serial(0, grid.loops[0]) as down:
-            above = grid.place(0, row, down, _bind_once)
-            with T.serial(0, grid.loops[1]) as across:
-                beside = grid.place(1, cell, across, _bind_once)
-                pixels = list_corners((above, beside), _bind_once)
+        with T.serial(0, grid.loops[0]) as sample_row:
+            row_sample = grid.place(0, row, sample_row, _bind_once)
+            with T.serial(0, grid.loops[1]) as sample_column:
+                column_sample = grid.place(1, cell, sample_column, _bind_once)
+                pixels = list_corners((row_sample, column_sample), _bind_once)
 
                 def add(lane: Any) -> None:
                     for y, x, share in pixels:
@@ -224,7 +226,7 @@ class _RegionLoops:
                 def nothing(lane: Any) -> None:
                     T.buffer_store(sums, tirx.max(sums[lane], zero), [lane])
 
-                with T.If(tirx.all(above.inside, beside.inside)):
+                with T.If(tirx.all(row_sample.inside, column_sample.inside)):
                     with T.Then():
                         each(add)
                     if mode == "max":

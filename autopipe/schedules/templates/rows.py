@@ -1,9 +1,9 @@
 """Template for reductions along rows of any length: softmax, normalizations, means.
 
-Each step of a row is done while the row is in the cache: in whole vectors, then in what is left of
-one. Sizes may be dynamic. A reduction has as many partial results as hide the latency of an
-addition; fewer where a row of elementary functions is summed, such as a softmax, as the function
-needs registers. A total is a single row; the channels of a group are a loop in its row.
+Each step of a row is computed while the row is in the cache: in whole vectors, then the remainder.
+Sizes may be dynamic. A reduction has enough partial results to hide the latency of an addition;
+fewer where a row of elementary functions is summed, such as a softmax, as the function needs
+registers. A total is a single row; the channels of a group are a loop in its row.
 
 Example: the sum of each row of x [rows, length], with vectors of 16.
 
@@ -46,14 +46,14 @@ _VECTORS: Final = 4
 """Vectors of partial results that hide the latency of an addition."""
 
 _LONG: Final = 64
-"""Vectors in a row so long that what is left of `_VECTORS` may be reduced in shorter ones."""
+"""Vectors in a row from which on a remainder of `_VECTORS` may be reduced in shorter ones."""
 
 _LEAST_ROW: Final = 8
-"""Elements of the shortest row that alone pays for partial results; windows of pools have fewer. So
-many divide a channel of a group: of 7 x 7 pixels, `reduction` takes 2.4 us in place of 6.1."""
+"""Elements of the shortest row for which partial results pay; pooling windows are shorter. A
+channel of a group must be a multiple: of 7 x 7 pixels, `reduction` takes 2.4 us in place of 6.1."""
 
 _REST, _EVEN = 64, 16
-"""From so long a row on, one that so many elements do not divide alone is left to `reduction`: the
+"""Rows of at least `_REST` elements that are no multiple of `_EVEN` are left to `reduction`: the
 product of a row of 1000 and [512, 1000] takes 13 us in place of 23."""
 
 _OFTEN: Final = 4
@@ -65,7 +65,7 @@ _LEAST: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class RowLoops:
-    """What the knobs depend on."""
+    """A matched function: its rows, and how they are reduced."""
 
     leading: int
     """Number of axes that count rows, the first ones of each block."""
@@ -115,28 +115,28 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         if len(shapes) != 1 or (leading := count_row_axes(blocks)) is None:
             return None
         ((rows, row),) = shapes
-        more = (
+        has_large_epilogue = (
             rows == 1 and count_iterations(blocks[-1]) > row
-        )  # what follows is more work, for all threads
-        if more or row < (_LEAST_ROW if len(reductions) == 1 else 2):
+        )  # the epilogue is more work, which should run in parallel
+        if has_large_epilogue or row < (_LEAST_ROW if len(reductions) == 1 else 2):
             return None
         at_once = min(map(_count_fused_elements, reductions))
         if at_once < row and at_once % _LEAST_ROW:
             return None
         if len(blocks) == 1 and row >= _REST and row % _EVEN:
             return None
-        left = {block.name_hint for block in blocks}
+        kept_names = {block.name_hint for block in blocks}
         return RowLoops(
             leading, max(map(find_output_bits, reductions)),
-            tuple(step.name_hint for step in steps if step.name_hint not in left),
+            tuple(step.name_hint for step in steps if step.name_hint not in kept_names),
             is_dynamic=False, row=at_once,
             sums_functions=len(steps) > 1 and row >= _LEAST and _sums_functions(steps),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: RowLoops) -> RowLoops | None:
-        """Return a match at specialized sizes with the rows of the function for every size.
+        """Extend a match at specialized sizes to the rows of the function at every size.
 
-        An axis that probably has one element may have more: [1, 1, 64] at specialized sizes may be
+        An axis of one element may have more at other sizes: [1, 1, 64] at specialized sizes may be
         rows of 64 along two axes, [batch, length, 64].
         """
         trial = sch.copy()
@@ -147,7 +147,7 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         return replace(match, leading=leading, is_dynamic=True)
 
     def settings(self, match: RowLoops, hardware: HardwareParams) -> Iterator[RowVectors]:
-        """Yield vectors of several registers, and of half a one where sizes are dynamic."""
+        """Yield vectors of several registers, and of half a register for dynamic sizes."""
         lanes = hardware.lanes(match.bits)
         if match.is_dynamic:
             widths = [lanes, 2 * lanes, lanes // 2]
@@ -156,7 +156,7 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         yield from (RowVectors(width) for width in dict.fromkeys(widths) if width)
 
     def fill(self, match: RowLoops, hardware: HardwareParams) -> RowVectors:
-        """Return the knobs for a processor, without measuring."""
+        """Choose the knobs for a processor, without measuring."""
         if match.is_dynamic or match.sums_functions:
             return next(self.settings(match, hardware))
         even = _list_even_widths(match, hardware.lanes(match.bits))
@@ -164,13 +164,13 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
 
     def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        known = read_open_sizes(sch.mod["main"])
+        open_sizes = read_open_sizes(sch.mod["main"])
         inline_blocks(sch, match.inlined)
-        if known is None:  # a row that is no longer than a page is then on the stack
+        if open_sizes is None:  # a row that is no longer than a page is then on the stack
             for rv in blocks_of(sch)[:-1]:
                 sch.set_scope(rv, 0, "local")
         blocks = [sch.get(rv) for rv in blocks_of(sch)]
-        rewrite_function(sch, write_rows(blocks, match.leading, knobs.width, known))
+        rewrite_function(sch, write_rows(blocks, match.leading, knobs.width, open_sizes))
 
 
 ROWS: Final = RowsTemplate()
@@ -179,7 +179,7 @@ ROWS: Final = RowsTemplate()
 def _is_row_step(block: SBlock) -> bool:
     """Tell whether a block is a step of rows.
 
-    Tiles are faster for products that read often, and `reduction` for what is looked up.
+    Tiles are faster for products with reused operands, and `reduction` for indirect loads.
     """
     if is_spatial(block):
         return combines_terms(block)
@@ -188,7 +188,7 @@ def _is_row_step(block: SBlock) -> bool:
 
 
 def _has_reused_operands(block: SBlock) -> bool:
-    """Tell whether a block sums products of operands that are all read often."""
+    """Tell whether a block sums products in which each operand is reused."""
     product = Product.of(block)
     if product is None:
         return False
@@ -201,13 +201,13 @@ def _count_row_elements(block: SBlock) -> int:
 
 
 def _count_fused_elements(block: SBlock) -> int:
-    """Return how many elements of a row are reduced in one loop."""
+    """Count the elements of a row that are reduced in one loop."""
     _, along = split_row(extents_of(block, spatial=False))
     return math.prod(map(int, along))
 
 
 def _list_even_widths(match: RowLoops, lanes: int) -> list[int]:
-    """Return the width that divides a row and hides latency, or else one for a long row."""
+    """Return the width that divides a row and hides latency, as a list; [] if there is none."""
     even = math.gcd(match.row, _VECTORS * lanes)
     most = _VECTORS * lanes if match.row >= _LONG * lanes else lanes
     most = min(most, 1 << (match.row // 2).bit_length() - 1)

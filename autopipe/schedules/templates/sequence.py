@@ -1,18 +1,17 @@
 """Template for functions of several blocks: cuts them into parts that other templates serve.
 
 A function is cut between its blocks, into the longest parts that some template serves. The
-schedules of the parts run one after the other, and what passes between two parts goes through
-memory. A block that no template serves stays as it is, a part of its own. To compute one part
-inside the loops of another one is left to sketch search.
+schedules of the parts run one after the other, and tensors between two parts go through memory. A
+block that no template serves stays unscheduled, as a part of its own. Computing one part inside the
+loops of another one is left to sketch search.
 
 Example: a function of the blocks [pad, conv1, relu1, pad2, conv2, add, relu2]. No template serves
 all seven, nor the first six or five of them, as they sum twice, nor the first four, as `pad2` has
 other extents than `conv1`. `contraction` serves [pad, conv1, relu1], and then the rest, [pad2,
 conv2, add, relu2]: the function has two parts.
 
-Before it is cut, numbers take the place of tensors that hold one number only, such as the weights
-of absent classes, and functions of a few elements that are read many times become steps
-of their own.
+Before that, tensors of one constant are inlined, such as the default weights of classes, and
+functions of a few elements that are read many times become blocks of their own.
 """
 
 import itertools
@@ -34,13 +33,13 @@ from autopipe.schedules.lifted import hoist_calls
 from autopipe.schedules.templates.template import AnyTemplate, Template, make_schedule
 
 AS_IT_IS: Final = "loops"
-"""What stands in the place of a template where a part stays as it is."""
+"""The name in place of a template where a part stays unscheduled."""
 
 _MOST: Final = 96
-"""Most blocks of a function that is cut: LeNet with its gradients has 58."""
+"""Maximum blocks of a function that is cut: LeNet with its gradients has 58."""
 
 _LONGEST: Final = 12
-"""Blocks of a part: a product with what is done to its operands and its result has fewer."""
+"""Maximum blocks of a part: a product with its prologue and epilogue has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class SequenceTemplate(Template[ServedParts, SequenceKnobs]):
     version = schedule_version("sequence")
 
     def match(self, sch: Schedule) -> ServedParts | None:
-        """Return the parts of a function, or None if no template serves any block of it."""
+        """Split a function into served parts; None if no template serves any block of it."""
         return split_into_parts(inline_cheap_blocks(sch).mod["main"])
 
     def settings(self, match: ServedParts, hardware: HardwareParams) -> Iterator[SequenceKnobs]:
@@ -96,7 +95,7 @@ class SequenceTemplate(Template[ServedParts, SequenceKnobs]):
         yield self.fill(match, hardware)
 
     def fill(self, match: ServedParts, hardware: HardwareParams) -> SequenceKnobs:
-        """Return for each part the knobs that its template takes without measuring."""
+        """Choose the knobs of each part by its template, without measuring."""
         return SequenceKnobs(tuple(_fill_part(part, hardware) for part in match.parts))
 
     def apply(self, sch: Schedule, match: ServedParts, knobs: SequenceKnobs) -> None:
@@ -111,21 +110,21 @@ SEQUENCE: Final = SequenceTemplate()
 
 
 def inline_cheap_blocks(sch: Schedule) -> Schedule:
-    """Return a function in which no tensor is left that holds one number only."""
+    """Inline tensors of one constant and cheap elementwise blocks."""
     trial = sch.copy()
     for rv in trial.get_child_blocks(trial.get_sblock("root")):
         value = getattr(trial.get(rv).body, "value", None)
         if isinstance(value, IntImm | FloatImm) and trial.get_consumers(rv):
-            with suppress(ScheduleError):  # the caller wants that tensor, too
+            with suppress(ScheduleError):  # an output of the function, too
                 trial.compute_inline(rv)
     _inline_cheap_steps(trial)
     return trial if len(trial.get_child_blocks(trial.get_sblock("root"))) > 1 else sch
 
 
 def _inline_cheap_steps(sch: Schedule) -> None:
-    """Compute cheap elementwise steps where they are read, if that is not by the next step alone.
+    """Inline cheap elementwise blocks, unless only the next block reads them.
 
-    What is read later goes through memory in between. Example: batch normalization subtracts the
+    A tensor that is read later goes through memory. Example: batch normalization subtracts the
     mean for the variance, and again for its result: [sum, subtract, square, sum, divide] becomes
     [sum, square and sum, subtract and divide].
     """
@@ -139,12 +138,12 @@ def _inline_cheap_steps(sch: Schedule) -> None:
             rows.count_iterations(one) == rows.count_iterations(block) > 0 for one in readers
         )
         if readers and not next_alone and cheap and alike:
-            with suppress(ScheduleError):  # the caller wants that tensor, too
+            with suppress(ScheduleError):  # an output of the function, too
                 sch.compute_inline(rv)
 
 
 def split_into_parts(function: PrimFunc) -> ServedParts | None:
-    """Return the parts of a function, or None if no template serves any block of it."""
+    """Split a function into served parts; None if no template serves any block of it."""
     steps = Steps.of(hoist_calls(function))
     if steps is None or len(steps.blocks) > _MOST:
         return None
@@ -172,7 +171,7 @@ def _fill_part(part: ServedPart, hardware: HardwareParams) -> Setting:
 
 
 def _schedule_part(part: ServedPart, setting: Setting) -> tvm.IRModule:
-    """Return the schedule of a part; its loops where TVM refuses that."""
+    """Schedule a part; its loops stay unscheduled where TVM refuses."""
     schedule = make_schedule(part.module)
     if part.template is None:
         return part.module
@@ -184,7 +183,7 @@ def _schedule_part(part: ServedPart, setting: Setting) -> tvm.IRModule:
 
 
 def _match_part(module: tvm.IRModule) -> ServedPart | None:
-    """Return a part with the first template that serves it, or None."""
+    """Match a part with the first template that serves it; None if there is none."""
     # Imported late: these modules import this one.
     from autopipe.schedules.templates import list_templates
     from autopipe.schedules.templates.serve import find_matches

@@ -55,15 +55,15 @@ _COMPLAINT: Final[ContextVar[Complaint]] = ContextVar("complaint", default=_log_
 def serve(
     module: tvm.IRModule, hardware: HardwareParams, report_failure: Complaint = _log_failure
 ) -> AnyServed | None:
-    """Return the first template that serves `main` of a module, or None if none does.
+    """Schedule `main` of a module by the first template that serves it; None if none does.
 
-    A backend may have no templates. A template whose schedule TVM refuses passes the function on.
-    If it raises another error, `failed` is called, and the next template is asked.
+    A backend may have no templates. If TVM refuses the schedule of a template, the next one is
+    tried; so, too, after any other error, which is passed to `report_failure`.
     """
     matcher = cache(lambda: Matcher.of(module))
 
     def schedule(template: Template[Match, Knobs], match: Match) -> Served[Match, Knobs]:
-        sch = make_schedule(module)  # of its own: it may be half scheduled when TVM refuses
+        sch = make_schedule(module)  # a new one: it may be half scheduled when TVM refuses
         knobs = template.fill(match, hardware)
         template.apply(sch, match, knobs)
         return Served(template, match, knobs, sch)
@@ -74,9 +74,9 @@ def serve(
             hardware.backend.templates(), lambda template: matcher().match(template)
         )
         for template, match in pairs:
-            served = try_template(template, partial(schedule, match=match))
-            if served is not None:
-                return served
+            result = try_template(template, partial(schedule, match=match))
+            if result is not None:
+                return result
     finally:
         _COMPLAINT.reset(before)
     return None
@@ -85,9 +85,9 @@ def serve(
 def find_matches(
     templates: Iterable[AnyTemplate], match_function: Callable[[AnyTemplate], Any]
 ) -> Iterator[tuple[AnyTemplate, Any]]:
-    """Yield the templates that serve a function and their matches, in the order they are asked.
+    """Yield the templates that serve a function and their matches, in the order they are tried.
 
-    A template that is asked last for this function comes behind all others.
+    A template whose `is_asked_last` is true for this function comes after all others.
     """
 
     def ask(template: AnyTemplate) -> tuple[Any, bool] | None:
@@ -107,9 +107,9 @@ def find_matches(
 
 
 def try_template(template: AnyTemplate, act: Callable[[AnyTemplate], _Answer]) -> _Answer | None:
-    """Return the result of asking a template, or None if TVM refuses or the template fails.
+    """Return the result of `act`, or None if TVM refuses or the template fails.
 
-    A failure is reported to the caller of `serve`.
+    A failure is passed to the `report_failure` of the enclosing `serve`.
     """
     try:
         return act(template)

@@ -46,9 +46,9 @@ class Template(ABC, Generic[Match, Knobs]):
     name: ClassVar[str]
     """Name in records and reports."""
     version: ClassVar[int]
-    """Version of the template; raise it when the same knobs make another schedule."""
+    """Version of the template; raise it when the same knobs give another schedule."""
     serves_static: ClassVar[bool] = True
-    """Whether it serves functions all of whose sizes are numbers."""
+    """Whether it serves functions with static sizes only."""
     serves_dynamic: ClassVar[bool] = False
     """Whether it serves functions with dynamic sizes: `match` gets the function at its specialized
     sizes, `apply` the schedule of the function for every size."""
@@ -64,7 +64,7 @@ class Template(ABC, Generic[Match, Knobs]):
     def fill(self, match: Match, hardware: HardwareParams, /) -> Knobs:
         """Return the setting that is expected to be fast, without measuring.
 
-        That is the one of the least estimate, or the first one where the template has no estimate.
+        That is the setting of the minimum estimate, or the first one if there is no estimate.
         Raises ScheduleError if there is no setting.
         """
         knobs = min(
@@ -81,24 +81,24 @@ class Template(ABC, Generic[Match, Knobs]):
         """Schedule the function. Raises ScheduleError where TVM refuses."""
 
     def estimate(self, _match: Match, _knobs: Knobs, _hardware: HardwareParams, /) -> float | None:
-        """Return the time of a setting in any unit; None if the template has no estimate.
+        """Estimate the time of a setting in any unit; None if the template has no estimate.
 
-        It tells `fill` what to take, and engine `autotvm` where to begin.
+        `fill` takes the setting of the minimum, and engine `autotvm` begins there.
         """
         return None
 
     def prove_at_every_size(self, _sch: Schedule, match: Match, /) -> Match | None:
-        """Return what holds of a match at every size, or None if the template can not serve it.
+        """Extend a match at specialized sizes to every size; None if the template cannot serve it.
 
         Takes the schedule of the function for every size, and the match at specialized sizes. An
-        axis of one element there may have more elements at other sizes.
+        axis of one element there may be longer at other sizes.
         """
         return match
 
     def is_asked_last(self, _match: Match, /) -> bool:
         """Tell whether templates further down the table that serve the function are faster.
 
-        A place in the table can not say it: it holds for some functions of a template only.
+        The order of the table cannot express it: it holds for some functions of a template only.
         """
         return False
 
@@ -108,15 +108,15 @@ AnyTemplate = Template[Any, Any]
 
 
 def dump(template: Template[Match, Knobs], knobs: Knobs) -> str:
-    """Return a setting as JSON text, which `replay_setting` reads after parsing."""
-    named = {"template": template.name, "version": template.version}
-    return json.dumps({**named, "knobs": knob_values(knobs)}, sort_keys=True)
+    """Serialize a setting as JSON text, which `replay_setting` reads after parsing."""
+    header = {"template": template.name, "version": template.version}
+    return json.dumps({**header, "knobs": knob_values(knobs)}, sort_keys=True)
 
 
 def knob_values(knobs: "DataclassInstance") -> dict[str, Any]:
-    """Return the knobs as a record has them: those that are at a default are left out.
+    """Return the knobs of a record, without those at their default.
 
-    So a knob that is added later, with the default that was always so, leaves older records true.
+    So a knob that is added later, whose default is the former behaviour, keeps older records valid.
     """
     return {
         field.name: _to_json_value(value)
@@ -134,7 +134,7 @@ def _to_json_value(value: object) -> object:
 
 
 def serves_dynamic(schedule: str) -> bool:
-    """Tell whether a recorded schedule is of a template that serves functions of dynamic sizes."""
+    """Tell whether the template of a recorded schedule serves functions of dynamic sizes."""
     from autopipe.schedules.templates import list_templates  # they import this module
 
     try:
@@ -146,39 +146,39 @@ def serves_dynamic(schedule: str) -> bool:
 
 
 _SHOWN: Final = 400
-"""Most characters of unknown knobs that an error message shows."""
+"""Maximum characters of unknown knobs in an error message."""
 
 
 def make_schedule(module: tvm.IRModule) -> Schedule:
-    """Return a schedule of a module to which nothing has been done."""
+    """Create an empty schedule of a module."""
     return Schedule(module, debug_mask="none", error_render_level="none")
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Empty schedules of a function, which templates are shown.
+    """Empty schedules of a function, for templates to match.
 
-    To match changes no schedule, so all templates are shown the same ones.
+    Matching changes no schedule, so all templates share them.
     """
 
     schedule: Schedule
     """Of the function itself."""
     specialized: Schedule | None
-    """Of the function at its specialized sizes; None if all of its sizes are numbers."""
+    """Of the function at its specialized sizes; None if all of its sizes are static."""
     serves: bool
-    """Whether any template may serve it: all count on axes that begin at zero."""
+    """Whether any template may serve it: all require axes that begin at zero."""
 
     @classmethod
     def of(cls, module: tvm.IRModule) -> "Matcher":
-        """Return the schedules of the function `main` of a module."""
+        """Create the schedules of the function `main` of a module."""
         if not begin_at_zero(module["main"]):
             return cls(make_schedule(module), None, serves=False)
         instance = bind_likely_sizes(module)
-        specialized = None if instance is None else make_schedule(instance)
-        return cls(make_schedule(module), specialized, serves=True)
+        specialized_schedule = None if instance is None else make_schedule(instance)
+        return cls(make_schedule(module), specialized_schedule, serves=True)
 
     def match(self, template: Template[Match, Knobs]) -> Match | None:
-        """Return what the knobs of a template depend on, or None if it does not serve it."""
+        """Match a template, or return None if it does not serve the function."""
         if not self.serves:
             return None
         if self.specialized is None:
@@ -190,10 +190,10 @@ class Matcher:
 def match_function(
     module: tvm.IRModule, template: Template[Match, Knobs]
 ) -> tuple[Schedule, Match]:
-    """Return an empty schedule of a function, and what the knobs of a template depend on.
+    """Return an empty schedule of a function, and the match of a template.
 
-    With dynamic sizes the latter is of the specialized ones, and the schedule is of the function
-    for every size. Raises StageError if the function is for another template.
+    With dynamic sizes the match is at the specialized sizes, and the schedule is of the function
+    for every size. Raises StageError if the template does not serve the function.
     """
     matcher = Matcher.of(module)
     match = matcher.match(template)
@@ -208,7 +208,7 @@ def replay_setting(
     document: Mapping[str, Any],
     hardware: HardwareParams,
 ) -> Schedule:
-    """Return the schedule that a record describes; `document` is the parsed record.
+    """Rebuild the schedule that a record describes; `document` is the parsed record.
 
     Raises StageError if the template has changed or does not serve the function, and if the knobs
     are none of its settings here, or the number of threads is not 1.
@@ -232,21 +232,21 @@ def replay_setting(
 
 
 def _drop_threads(sch: Schedule, threads: object) -> Schedule:
-    """Return a schedule on one thread."""
+    """Make the loops of a schedule serial; `threads` must be 1."""
     if type(threads) is not int or threads != 1:
         raise StageError(
             f"a setting has all threads or 1, not {format_value(json.dumps(threads), _SHOWN)}"
         )
-    alone = remove_threads(sch.mod)
-    return make_schedule(alone) if alone is not None else sch
+    serial_module = remove_threads(sch.mod)
+    return make_schedule(serial_module) if serial_module is not None else sch
 
 
-def _find_setting(settings: Iterator[Knobs], wanted: object) -> Knobs | None:
-    """Return the setting with exactly these values, or None; in JSON, 1 and true differ."""
-    if not isinstance(wanted, dict):
+def _find_setting(settings: Iterator[Knobs], values: object) -> Knobs | None:
+    """Find the setting with exactly these values, or None; in JSON, 1 and true differ."""
+    if not isinstance(values, dict):
         return None
-    plain = {name: value for name, value in wanted.items() if not isinstance(value, list | dict)}
-    text = json.dumps(wanted, sort_keys=True)
+    plain = {name: value for name, value in values.items() if not isinstance(value, list | dict)}
+    text = json.dumps(values, sort_keys=True)
     for knobs in settings:
         # Comparing plain values first is fast; Python's 1 == True, so the text decides.
         likely = all(getattr(knobs, name, None) == value for name, value in plain.items())

@@ -1,12 +1,12 @@
-"""Template for sums of short products in registers of tiles: convolutions and products of matrices.
+"""Template for AMX: matmuls and convolutions of int8 and bfloat16 in tile registers.
 
-It serves what `dot_product` does, on processors with Intel's AMX, where enough rows are beside each
-other. A block of outputs is summed in up to six tiles (`tiling/tile_kernel.py`), and what follows
-is computed on the block before it leaves the cache.
+It serves the functions of `dot_product` on processors with Intel's AMX, if there are enough
+contiguous rows. A block of outputs is summed in up to six tiles (`tiling/tile_kernel.py`), and the
+epilogue is computed on the block before it leaves the cache.
 
 Example: a 3x3 convolution of [1, 14, 14, 256] to 256 channels, in blocks of 2 lines of 14 pixels
-and 32 channels, 56 blocks for two cores. Results are told in the next turn, beside its products
-(`tiling/tile_pipeline.py`):
+and 32 channels, 56 blocks for two cores. The results of a block are written in the next iteration,
+interleaved with its products (`tiling/tile_pipeline.py`):
 
     packed = w as [8, 3, 3, 64, 32, 4]                   # 32 channels at a time, by four
     for core in parallel(2):
@@ -67,9 +67,9 @@ _VOLUME: Final = 3
 """Axes of outputs that have lines of pixels."""
 _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
 _FEWEST: Final = 6
-"""Words of a row of the input, of the 16 of a tile, that fill it so that tiles are faster."""
+"""Minimum words in a row of a tile, of 16, from which on tiles are faster than vectors."""
 _PRODUCTS: Final = 100
-"""Products in a cycle by a dot-product instruction on vectors."""
+"""Products in a cycle by a vector dot-product instruction."""
 
 
 class TileProductTemplate(Template[Tiled, Block]):
@@ -84,32 +84,38 @@ class TileProductTemplate(Template[Tiled, Block]):
         if match is None or match.operands not in TILE_PRODUCTS:
             return None
         block = sch.get(sch.get_sblock(match.name))
-        spatial, reduced = axes_of(block)
-        lined = len(spatial) >= _VOLUME
-        line = [spatial[-3].var] if lined else []
-        moving = [*line, spatial[-2].var, *(axis.var for axis in reduced)]
-        given = _find_axis_strides(block, 1 - match.weights, moving)
-        weights = _find_axis_strides(block, match.weights, moving)
-        if given is None or weights is None:
+        spatial, reductions = axes_of(block)
+        has_lines = len(spatial) >= _VOLUME
+        line = [spatial[-3].var] if has_lines else []
+        moving = [*line, spatial[-2].var, *(axis.var for axis in reductions)]
+        input_strides = _find_axis_strides(block, 1 - match.weights, moving)
+        weight_strides = _find_axis_strides(block, match.weights, moving)
+        if input_strides is None or weight_strides is None:
             return None
-        if not lined:
-            given, weights = (tuple((0, *moves) for moves in each) for each in (given, weights))
-        rest = [moves for axis, moves in enumerate(weights) if axis not in match.axes]
-        pixel = [moves[1] for moves in given]
-        turned = any(moves[-1] for moves in (*given[:-1], *rest))
-        if turned or not any(pixel) or any(moves[1] for moves in weights):
+        if not has_lines:
+            input_strides, weight_strides = (
+                tuple((0, *moves) for moves in each) for each in (input_strides, weight_strides)
+            )
+        packed_strides = [
+            moves for axis, moves in enumerate(weight_strides) if axis not in match.axes
+        ]
+        pixel_strides = [moves[1] for moves in input_strides]
+        is_transposed = any(moves[-1] for moves in (*input_strides[:-1], *packed_strides))
+        if is_transposed or not any(pixel_strides) or any(moves[1] for moves in weight_strides):
             return None
         tiled = Tiled(
-            match, match.depth, tuple(int(axis.dom.extent) for axis in reduced[:-1]),
-            tuple(moves[:-1] for moves in given), tuple(moves[2:-1] for moves in rest),
-            lined=lined and any(moves[0] for moves in given) and not any(w[0] for w in weights),
-            pitch=_find_line_pitch(block, 1 - match.weights, given),
+            match, match.depth, tuple(int(axis.dom.extent) for axis in reductions[:-1]),
+            tuple(moves[:-1] for moves in input_strides),
+            tuple(moves[2:-1] for moves in packed_strides),
+            lined=has_lines and any(moves[0] for moves in input_strides)
+            and not any(moves[0] for moves in weight_strides),
+            pitch=_find_line_pitch(block, 1 - match.weights, input_strides),
         )  # fmt: skip
         channels = int(block.reads[1 - match.weights].source.shape[-1])
         return _fuse_reductions(tiled) if channels == match.depth else tiled
 
     def settings(self, tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
-        """Yield every block that fits, in both orders, with what makes it faster and without."""
+        """Yield every block that fits, in both orders, with and without prefetch and chains."""
         for block in _list_blocks(tiled, hardware):
             orders = _ORDERS if min(count_blocks(tiled, block)) > 1 else _ORDERS[:1]
             far = sorted({0, choose_fetch_distance(tiled, block.vectors, hardware)})
@@ -118,9 +124,9 @@ class TileProductTemplate(Template[Tiled, Block]):
                 yield replace(block, outer=outer, ahead=ahead, chain=chain)
 
     def fill(self, tiled: Tiled, hardware: HardwareParams) -> Block:
-        """Return the block of the least estimated time, without measuring.
+        """Return the block of the minimum estimated time, without measuring.
 
-        Raises ScheduleError if the processor has no such instruction, or is faster by vectors.
+        Raises ScheduleError if the processor has no AMX, or vectors are faster.
         """
         blocks = list(_list_blocks(tiled, hardware))
         if not blocks:
@@ -142,7 +148,7 @@ class TileProductTemplate(Template[Tiled, Block]):
         return replace(best, outer="rows") if by_rows else best
 
     def estimate(self, tiled: Tiled, block: Block, hardware: HardwareParams) -> float:
-        """Return the time of a setting, in nanoseconds."""
+        """Estimate the time of a setting, in nanoseconds."""
         return tile_blocks.estimate_ns(tiled, block, hardware)
 
     def apply(self, sch: Schedule, tiled: Tiled, block: Block) -> None:
@@ -162,17 +168,17 @@ class TileProductTemplate(Template[Tiled, Block]):
         operands = build_operand_nests(sch, match.name, before, LINE_BYTES)
         sums = sch.get(sch.get_sblock(match.name))
         last = to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
-        packed = PackedTiles.of(places, match, sums, instruction.group)
+        packed_tiles = PackedTiles.of(places, match, sums, instruction.group)
         kernel = TileKernel(
             instruction, plan_registers(tiled, block), step, (*tiled.reduced, tiled.depth // step),
             tiled.given, tiled.weights, block.ahead,
         )  # fmt: skip
         pitch = tiled.pitch if block.flat and tiled.pitch is not None else block.rows
-        tiles = TilePipeline(kernel, places, packed, last, block.chain, pitch, block.threads)
-        nests = [*operands, packed.write(), tiles.write()]
-        replace_sums(sch, nests, [sums.writes[0].source], last, [packed.buffer])
+        tiles = TilePipeline(kernel, places, packed_tiles, last, block.chain, pitch, block.threads)
+        nests = [*operands, packed_tiles.write(), tiles.write()]
+        replace_sums(sch, nests, [sums.writes[0].source], last, [packed_tiles.buffer])
         if not match.free:
-            copy = sch.get_sblock(packed.name)
+            copy = sch.get_sblock(packed_tiles.name)
             parallelize_loop(sch, copy, sch.get_loops(copy)[0], ELEMENTS)
 
 
@@ -180,27 +186,29 @@ TILE_PRODUCT: Final = TileProductTemplate()
 
 
 def _fuse_reductions(tiled: Tiled) -> Tiled:
-    """Return the same with one reduction less, where that fills tiles better.
+    """Fuse the innermost reduction with the channels, where that fills tiles better.
 
-    Taps of a convolution that are beside each other read pixels that are, and so on with their
-    weights: seven taps of 4 channels are 28 neighbours in both.
+    Neighbouring taps of a convolution read neighbouring pixels, and neighbouring weights: seven
+    taps of 4 channels are 28 contiguous elements in both.
     """
     if not tiled.reduced:
         return tiled
     *across, pixels, channels = (moves[-1] for moves in tiled.given)
-    *others, taps = (moves[-1] for moves in tiled.weights)
-    if (pixels, taps) != (1, 1) or any((*across, channels, *others, *tiled.weights[-1][:-1])):
+    *other_strides, taps = (moves[-1] for moves in tiled.weights)
+    if (pixels, taps) != (1, 1) or any(
+        (*across, channels, *other_strides, *tiled.weights[-1][:-1])
+    ):
         return tiled
-    joined = replace(
+    fused = replace(
         tiled, depth=tiled.depth * tiled.reduced[-1], reduced=tiled.reduced[:-1],
         given=tuple(moves[:-1] for moves in tiled.given),
         weights=tuple(moves[:-1] for moves in tiled.weights),
     )  # fmt: skip
-    return joined if choose_step_depth(joined) > choose_step_depth(tiled) else tiled
+    return fused if choose_step_depth(fused) > choose_step_depth(tiled) else tiled
 
 
 def _list_blocks(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
-    """Yield every block whose sums fit the registers, with the input and weights for them."""
+    """Yield every block whose sums, input and weights fit the tile registers."""
     instruction = TILE_PRODUCTS[tiled.found.operands]
     *outer, pixels, columns = tiled.found.extents
     if tiled.found.depth % instruction.group or not instruction.runs_on(hardware.features):
@@ -208,17 +216,17 @@ def _list_blocks(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
     for lines in list_divisors(outer[-1], _LINES) if tiled.lined else [1]:
         for rows in list_divisors(pixels, pixels):
             for flat in (False, True) if _can_be_flat(tiled, lines, rows) else (False,):
-                cut = split_into_strips(lines, rows, tiled.pitch if flat else None)
+                strips = split_into_strips(lines, rows, tiled.pitch if flat else None)
                 for vectors in _list_vector_counts(columns):
-                    if cut is not None and _can_fit_block(
-                        Registers(cut, vectors), lines * rows, flat=flat
+                    if strips is not None and _can_fit_block(
+                        Registers(strips, vectors), lines * rows, flat=flat
                     ):
                         block = Block(lines, rows, vectors, flat)
                         yield replace(block, threads=pays_for_threads(tiled, block, hardware))
 
 
 def _list_vector_counts(columns: int) -> Iterator[int]:
-    """Yield how many tiles of outputs may be beside each other, no more of them than needed.
+    """Yield the numbers of tiles side by side that cover the columns with no surplus tile.
 
     Example: 1000 columns are 63 tiles of which the last overlaps another, or 21 times three.
     """
@@ -232,7 +240,7 @@ def _can_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
 
 
 def _can_fit_block(registers: Registers, outputs: int, *, flat: bool) -> bool:
-    """Tell whether the tiles fit the registers, and the sums the stack."""
+    """Tell whether the tiles fit the registers, and the sums fit the stack."""
     rows = sum(strip.rows for strip in registers.strips) if flat else outputs
     return registers.fit and rows * registers.vectors * COLUMNS * SUM <= MOST
 
@@ -240,7 +248,7 @@ def _can_fit_block(registers: Registers, outputs: int, *, flat: bool) -> bool:
 def _find_axis_strides(
     block: SBlock, operand: int, moving: list[tvm.tirx.Var]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Return how far each axis of an operand moves with variables; None if that is not constant."""
+    """Return the strides of each axis of an operand by variable; None if one is not constant."""
     axes = []
     for part in block.reads[operand].region:
         strides = detect_linear_equation(part.min, moving)
@@ -250,11 +258,13 @@ def _find_axis_strides(
     return None if any(move < 0 for moves in axes for move in moves) else tuple(axes)
 
 
-def _find_line_pitch(block: SBlock, operand: int, given: tuple[tuple[int, ...], ...]) -> int | None:
-    """Return the pixels in a line of the input, if outputs follow each other as its pixels do."""
-    axes = len(given)
-    alone = [axes - 3 if first else axes - 2 for first in (True, False)]
-    for which, axis in enumerate(alone):
-        if [moves[which] for moves in given] != [int(at == axis) for at in range(axes)]:
+def _find_line_pitch(
+    block: SBlock, operand: int, strides: tuple[tuple[int, ...], ...]
+) -> int | None:
+    """Return the pixels in a line of the input, if lines and pixels have stride 1; else None."""
+    axes = len(strides)
+    moving_axes = [axes - 3 if first else axes - 2 for first in (True, False)]
+    for which, axis in enumerate(moving_axes):
+        if [moves[which] for moves in strides] != [int(at == axis) for at in range(axes)]:
             return None
     return int(block.reads[operand].source.shape[-2])

@@ -1,11 +1,11 @@
 """Template for transposes of any sides, static or dynamic, and elementwise work around them.
 
-It serves functions that read some tensor along one loop and write along another one: changes of
-layout and channel shuffles, too. A block is read in rows, as vectors, which are shuffled with each
-other until they hold columns; these are written. Where a side is no multiple of a block, the last
-block begins so early that it is whole: what two blocks share is written twice, to the same bits.
-Where a side is shorter than any block, the loop over it is unrolled inside the loop over the other
-one, and LLVM interleaves loads or stores.
+It serves functions that read some tensor along one loop and write along another one: layout
+conversions and channel shuffles, too. A block is read in rows, as vectors, which are shuffled with
+each other until they hold columns; these are written. Where a side is no multiple of a block, the
+last block overlaps the one before: shared elements are written twice, with the same bits. Where a
+side is shorter than any block, the loop over it is unrolled inside the loop over the other one, and
+LLVM interleaves loads or stores.
 
 Example: y[i, j] = x[j, i], with x of [66049, 21] floats, in blocks of 4 columns of 8 rows.
 
@@ -59,7 +59,7 @@ _LINE: Final = 8 * LINE_BYTES
 """Bits of a line of the caches."""
 
 _LEAST: Final = 4
-"""Steps along a side of a block, at least, where elements have less than 64 bits."""
+"""Minimum steps along a side of a block, where elements have less than 64 bits."""
 
 _RUN: Final = 2048
 """Elements of a tile along the long side, where the other is unrolled."""
@@ -68,7 +68,7 @@ _ELEMENT, _BIT = 0.08, 0.0025
 """Nanoseconds for an element that is transposed and for each of its bits, in the caches."""
 
 _ALONE: Final = 0.35
-"""Nanoseconds for an element that is moved by itself, where a side is too short for registers: 3
+"""Nanoseconds for an element that is copied alone, where a side is too short for registers: 3
 channels of 32 x 320 take 10.8 us."""
 
 
@@ -83,7 +83,7 @@ class Transposition:
     bits: int
     """Size of the largest element that is read or written."""
     elements: int
-    """Of the output."""
+    """Elements of the output."""
     is_dynamic: bool = False
     """Whether sizes are dynamic."""
     interleaves: bool = False
@@ -91,7 +91,7 @@ class Transposition:
 
 
 class TransposeTemplate(Template[Transposition, TransposeTile]):
-    """Transposes of any sides, block by block in registers, and what is fused with them."""
+    """Transposes of any sides, block by block in registers, and elementwise ops fused with them."""
 
     name = "transpose"
     version = schedule_version("transpose")
@@ -104,30 +104,30 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         trial = sch.copy()
         block = trial.get(inline_into_last(trial))
         loops = find_strided_loops(block)
-        crossed = find_crossed_loop(loops) if loops else None
+        crossed_loop = find_crossed_loop(loops) if loops else None
         bits = _find_element_bits(block, loops) if loops else None
-        if loops is None or crossed is None or bits is None:
+        if loops is None or crossed_loop is None or bits is None:
             return None
         extents = [int(extent) for extent in loops.extents]
-        rows, columns = extents[-1], extents[crossed]
+        rows, columns = extents[-1], extents[crossed_loop]
         return Transposition(
             rows, columns, bits, math.prod(extents),
             interleaves=min(rows, columns) < min(_LEAST, _GROUP // bits),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: Transposition) -> Transposition | None:
-        """Return a match at specialized sizes for every size; None if loads are not linear then."""
+        """Extend a match at specialized sizes to every size; None if loads are not linear then."""
         trial = sch.copy()
         loops = find_strided_loops(trial.get(inline_into_last(trial)))
-        crossed = find_crossed_loop(loops) if loops else None
-        if loops is None or crossed is None:
+        crossed_loop = find_crossed_loop(loops) if loops else None
+        if loops is None or crossed_loop is None:
             return None
-        sides = [loops.extents[-1], loops.extents[crossed]]
+        sides = [loops.extents[-1], loops.extents[crossed_loop]]
         short = match.interleaves and any(isinstance(side, int) and side < _LEAST for side in sides)
         return replace(match, is_dynamic=True, interleaves=short)
 
     def settings(self, match: Transposition, hardware: HardwareParams) -> Iterator[TransposeTile]:
-        """Yield blocks of a vector and of a group, in tiles of one to eight lines."""
+        """Yield blocks as wide as a vector and as a group, in tiles of one to eight lines."""
         if match.interleaves:
             yield TransposeTile(1, 1, _RUN, 1)
             yield TransposeTile(1, 1, _RUN, 1, threads=False)
@@ -135,69 +135,73 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         group = _choose_group_columns(match)
         widths = {_choose_block_width(match, hardware), group}
         for width in sorted(widths, reverse=True):
-            downs = {
+            row_block_counts = {
                 _count_blocks_per_tile(match.rows, width, lines * _LINE // match.bits)
                 for lines in (1, 2, 4, 8)
             }
-            acrosses = {
+            column_block_counts = {
                 _count_blocks_per_tile(match.columns, group, lines * _LINE // match.bits)
                 for lines in (1, 2, 4, 8)
             }
-            for down in sorted(downs):
-                for across in sorted(acrosses):
+            for row_blocks in sorted(row_block_counts):
+                for column_blocks in sorted(column_block_counts):
                     for threads in (True, False):
-                        yield TransposeTile(width, group, down, across, threads=threads)
+                        yield TransposeTile(
+                            width, group, row_blocks, column_blocks, threads=threads
+                        )
 
     def fill(self, match: Transposition, hardware: HardwareParams) -> TransposeTile:
-        """Return the knobs for a processor, without measuring.
+        """Choose the knobs for a processor, without measuring.
 
-        Where sizes are dynamic, the function decides about threads when it is called.
+        With dynamic sizes, the function decides at run time whether to use threads.
         """
-        each = _ALONE if match.interleaves else _ELEMENT + match.bits * _BIT
-        nanoseconds = match.elements * each
+        element_ns = _ALONE if match.interleaves else _ELEMENT + match.bits * _BIT
+        nanoseconds = match.elements * element_ns
         threads = match.is_dynamic or threads_pay(nanoseconds, hardware.machine)
         if match.interleaves:
             return TransposeTile(1, 1, _RUN, 1, threads=threads)
         group, width = _choose_group_columns(match), _choose_block_width(match, hardware)
-        down = _count_blocks_per_tile(match.rows, width, 2 * _LINE // match.bits)
-        across = _count_blocks_per_tile(match.columns, group, 2 * _LINE // match.bits)
-        return TransposeTile(width, group, down, across, threads=threads)
+        row_blocks = _count_blocks_per_tile(match.rows, width, 2 * _LINE // match.bits)
+        column_blocks = _count_blocks_per_tile(match.columns, group, 2 * _LINE // match.bits)
+        return TransposeTile(width, group, row_blocks, column_blocks, threads=threads)
 
     def apply(self, sch: Schedule, match: Transposition, knobs: TransposeTile) -> None:  # noqa: ARG002
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        known = read_open_sizes(sch.mod["main"])
+        open_sizes = read_open_sizes(sch.mod["main"])
         block = sch.get(inline_into_last(sch))
         loops = find_strided_loops(block)
-        crossed = find_crossed_loop(loops) if loops else None
-        if loops is None or crossed is None:
-            raise ScheduleError(f"{block.name_hint} does not move evenly")
-        rewrite_function(sch, TransposedBlocks(block, loops, crossed, knobs, known).write())
+        crossed_loop = find_crossed_loop(loops) if loops else None
+        if loops is None or crossed_loop is None:
+            raise ScheduleError(f"{block.name_hint} has an index that is not linear")
+        rewrite_function(
+            sch, TransposedBlocks(block, loops, crossed_loop, knobs, open_sizes).write()
+        )
 
 
 TRANSPOSE: Final = TransposeTemplate()
 
 
 def _choose_group_columns(match: Transposition) -> int:
-    """Return how many columns are transposed at a time."""
+    """Choose the number of columns that are transposed at a time."""
     return min(_GROUP // match.bits, floor_power(min(match.rows, match.columns)))
 
 
 def _choose_block_width(match: Transposition, hardware: HardwareParams) -> int:
-    """Return how many rows are transposed at a time at most."""
+    """Choose the maximum number of rows that are transposed at a time."""
     return min(
         max(_choose_group_columns(match), hardware.lanes(match.bits)), floor_power(match.rows)
     )
 
 
 def _count_blocks_per_tile(extent: int, block: int, most: int) -> int:
-    """Return into how many blocks tiles of at most so many elements are best divided."""
+    """Return the blocks in a tile of at most `most` elements, for tiles of nearly equal size."""
     blocks = -(-extent // block)
     tiles = -(-blocks // max(1, most // block))
     return -(-blocks // tiles)
 
 
 def _find_element_bits(block: SBlock, loops: StridedLoops) -> int | None:
-    """Return the size of the largest element; None where there are some that have no vectors."""
+    """Return the bits of the largest element; None if a dtype has no vectors."""
     dtypes = [str(block.writes[0].source.dtype), *(str(r.load.source.dtype) for r in loops.reads)]
     if not isinstance(block.body.value, TensorLoad) and "bool" in dtypes:
         return None

@@ -4,7 +4,7 @@ The implementation `winograd` writes these functions; see `implementations/filte
 algorithm and its stages. Blocks of tiles run in parallel, and blocks of output channels too where
 there are few tiles. A block transforms its patches once, into a buffer that fits its core's cache.
 Then, for one chunk of output channels after the other, it multiplies at each position of a tile,
-sums in registers, and transforms the sums back into the output, with all that follows.
+sums in registers, and transforms the sums back into the output, with the epilogue.
 
 The loops of F(4x4, 3x3), which has 6 x 6 positions:
 
@@ -55,16 +55,16 @@ MAX_TILES = 64
 """Most tiles in a parallel block."""
 
 OPEN_TILES = 24
-"""Most tiles in a parallel block where their number is open: the last block is filled up."""
+"""Maximum tiles in a parallel block where their number is dynamic: the last block is padded."""
 
 FEW_TILES = 4
-"""Most tiles in a block where there are few, which one thread does."""
+"""Maximum tiles in a block where there are few, which run on one thread."""
 
 _LONG: Final = 8 * PRODUCTS
-"""Products that are too many for one thread, even if others would have nothing to do."""
+"""Products that are too many for one thread, even if padding wastes work."""
 
 MAX_CHUNK = 256
-"""Most output channels between product and transformation back."""
+"""Maximum output channels between product and inverse transform."""
 
 _STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
 
@@ -98,7 +98,7 @@ class WinogradTemplate(Template[Filtering, Blocking]):
                     yield Blocking(tiles, parts, chunk, rows, columns, width)
 
     def estimate(self, filtering: Filtering, knobs: Blocking, hardware: HardwareParams) -> float:
-        """Return the time of a setting, in cycles."""
+        """Estimate the time of a setting, in cycles."""
         return filtering_cost.estimate_filtering(filtering, knobs, hardware)
 
     def apply(self, sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
@@ -123,7 +123,7 @@ WINOGRAD: Final = WinogradTemplate()
 def _list_block_shapes(
     filtering: Filtering, hardware: HardwareParams, rows: int, columns: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of tiles in a block, parts of the channels, and channels in a chunk."""
+    """Yield (tiles in a block, parts of the channels, channels in a chunk)."""
     for row_groups in list_divisors(filtering.tiles // rows, MAX_TILES // rows):
         for parts in list_divisors(filtering.outputs // columns, hardware.cores):
             strips = filtering.outputs // parts // columns
@@ -134,7 +134,7 @@ def _list_block_shapes(
 def _schedule_by_blocks(
     sch: Schedule, filtering: Filtering, knobs: Blocking, most: int
 ) -> Schedule:
-    """Return a schedule of an open function in blocks of at most so many tiles."""
+    """Schedule a function of dynamic shapes in blocks of at most `most` tiles."""
     rows = min(knobs.rows, most)
     tiles = max(1, min(knobs.tiles, most) // rows) * rows
     parts = knobs.parts if most == OPEN_TILES else 1
@@ -147,10 +147,10 @@ def _schedule_by_blocks(
 
 
 def _has_few_tiles(tiles: Expr, filtering: Filtering, open_sizes: OpenSizes) -> bool | Expr:
-    """Tell whether so few tiles are better done in small blocks, on one thread.
+    """Tell whether tiles are so few that small blocks on one thread are faster.
 
-    They are where threads do not pay, and where a large block would be filled up for the most
-    part, unless these tiles are much work for one thread.
+    They are where threads do not pay, and where a large block would be mostly padding, unless these
+    tiles are much work for one thread.
     """
     products_per_tile = filtering.positions * filtering.inputs * filtering.outputs
     most = max(PRODUCTS // products_per_tile, min(2 * OPEN_TILES // 3, _LONG // products_per_tile))
@@ -158,10 +158,10 @@ def _has_few_tiles(tiles: Expr, filtering: Filtering, open_sizes: OpenSizes) -> 
     return not has_many if isinstance(has_many, bool) else tiles <= most
 
 
-def _build_branch(large: SBlock, small: SBlock, little: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
-    """Return a root block that does what one of two does; both read the same transformed kernel."""
-    if isinstance(little, bool):
-        return small if little else large
+def _build_branch(large: SBlock, small: SBlock, has_few_tiles: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
+    """Build a root block that branches to one of two; both read the same transformed kernel."""
+    if isinstance(has_few_tiles, bool):
+        return small if has_few_tiles else large
     roots = (large, small)
     kernels, jobs = zip(*map(list_statements, roots), strict=True)
     large_output, small_output = (_find_written_buffer(kernel) for kernel in kernels)
@@ -169,13 +169,13 @@ def _build_branch(large: SBlock, small: SBlock, little: bool | Expr) -> SBlock: 
     buffers = [one for root in roots for one in root.alloc_buffers if not one.same_as(small_output)]
     return SBlock(
         [], large.reads, large.writes, large.name_hint,
-        stmt_seq(kernels[0], IfThenElse(little, small_loops, jobs[0])),
+        stmt_seq(kernels[0], IfThenElse(has_few_tiles, small_loops, jobs[0])),
         alloc_buffers=buffers, annotations=large.annotations,
     )  # fmt: skip
 
 
 def _find_written_buffer(nest: Stmt) -> Var:
-    """Return the buffer that the only block of a nest writes."""
+    """Find the buffer that the only block of a nest writes."""
     blocks = find_nodes(nest, SBlock)
     (block,) = blocks
     return block.writes[0].source
@@ -191,7 +191,7 @@ def _schedule_stages(
 
 
 def _find_padded_tiles(sch: Schedule) -> Mul:
-    """Return the open number of tiles, rounded up to whole blocks.
+    """Find the dynamic number of tiles, rounded up to whole blocks.
 
     Raises ScheduleError if it is not written as `(count + 9) // 10 * 10`.
     """
@@ -202,14 +202,14 @@ def _find_padded_tiles(sch: Schedule) -> Mul:
 
 
 def _find_tile_count(sch: Schedule) -> Expr:
-    """Return the open number of tiles."""
+    """Find the dynamic number of tiles, before rounding up."""
     padded_tiles = _find_padded_tiles(sch)
     tiles: Expr = Analyzer().simplify(padded_tiles.a.a - (padded_tiles.b - 1))
     return tiles
 
 
 def _round_up_tiles(sch: Schedule, block: int) -> IRModule:
-    """Return the function with its open number of tiles rounded up to blocks of that size."""
+    """Round the dynamic number of tiles of a function up to blocks of another size."""
     padded_tiles = _find_padded_tiles(sch)
     rounded_tiles = parts_of(_find_tile_count(sch), block) * block
 
@@ -243,7 +243,7 @@ def _schedule_kernel(sch: Schedule, knobs: Blocking) -> None:
 
 
 def _choose_input_lanes(filtering: Filtering, knobs: Blocking) -> int:
-    """Return how many input channels the transform of the input computes at once."""
+    """Choose the input channels that the transform of the input computes at once."""
     return math.gcd(filtering.inputs, knobs.width)
 
 

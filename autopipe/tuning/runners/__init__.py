@@ -1,4 +1,4 @@
-"""Runners, which measure candidates: one file a runner, and its opener in `RUNNERS`.
+"""Runners: measurement of candidates, one file per runner, with its opener in `RUNNERS`.
 
 A runner is imported when it is opened: a run on this machine loads nothing of the others.
 """

@@ -128,8 +128,8 @@ class _Host:
                 return {"schedules": [], "size": space_size}
             self._searches[key] = search
         search = self._searches[key]
-        if request["news"] and hasattr(search, "hear"):
-            search.hear(_parse_known(request["news"]))
+        if request["news"] and hasattr(search, "observe"):
+            search.observe(_parse_known(request["news"]))
         return {"schedules": search.propose(request["count"]), "size": space_size}
 
     def _start_search(self, key: Key, known_entries: Sequence[Mapping[str, Any]]) -> Search | None:

@@ -71,7 +71,7 @@ def test_a_search_does_not_propose_what_is_known(proposed):
     assert not set(search(module, known).propose(8)) & {k.schedule for k in known}
     late = search(module)
     own = late.propose(8)
-    late.hear(known)
+    late.observe(known)
     late.learn([MeasuredSchedule(trace, 1e-3) for trace in own])
     assert not set(late.propose(8)) & {*own, *(k.schedule for k in known)}
 

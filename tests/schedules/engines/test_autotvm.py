@@ -138,7 +138,7 @@ def test_what_was_measured_before_is_not_proposed_again(tuner):
     ]
     assert not set(proposed(search(module, tuner, known))) & set(first)
     late = search(module, tuner)
-    late.hear(known)
+    late.observe(known)
     assert not set(proposed(late)) & set(first)
 
 

@@ -29,7 +29,7 @@ _PARAMETERS: Final = {
 }
 
 _LATEST: Final = 4000
-"""Measurements that are learned from, the newest: more of them make a proposal slow."""
+"""Number of newest measurements in a training: more of them make a proposal slow."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Sample:
 
     features: Features
     seconds: dict[int, float] = field(default_factory=dict)
-    """By the index of the setting; infinite if it failed."""
+    """Seconds by the index of the setting; infinite if it failed."""
 
 
 class CostModel:
@@ -51,18 +51,18 @@ class CostModel:
         self._stale = False
 
     def join(self, features: Features) -> Sample:
-        """Add another task, and return the sample that collects its measurements."""
+        """Add a task, and return the sample that collects its measurements."""
         sample = Sample(features)
         self._samples.append(sample)
         return sample
 
-    def learn(self, sample: Sample, measured: Mapping[int, float]) -> None:
+    def learn(self, sample: Sample, seconds: Mapping[int, float]) -> None:
         """Add measurements of a task."""
-        sample.seconds.update(measured)
+        sample.seconds.update(seconds)
         self._stale = True
 
     def predict(self, features: Features) -> npt.NDArray[np.float32] | None:
-        """Return the predicted goal of each setting of a task; None before any measurement."""
+        """Predict the log speed of each setting of a task; None before any measurement."""
         if self._stale:
             self._train_booster()
             self._stale = False
@@ -95,7 +95,7 @@ class CostModel:
 def _build_matrix(
     features: Features, names: Sequence[str], rows: slice | list[int]
 ) -> npt.NDArray[np.float32]:
-    """Return a matrix: a row for each setting, a column for each feature, NaN where it has none."""
+    """Build a matrix [settings, features], NaN where a setting lacks a feature."""
     size = len(next(iter(features.values())))
     missing = np.full(size, np.nan, np.float32)
     return np.stack([features.get(name, missing)[rows] for name in names], axis=1)

@@ -1,4 +1,4 @@
-"""The features of a setting for the cost model: its knobs, and what the template knows.
+"""The features of a setting for the cost model: its knobs, and the match of the template.
 
 The cost of a tile depends on products of knobs (the elements of a tile) and on quotients of extents
 and knobs (the number of tiles). So both are features, beside the knobs themselves.
@@ -15,11 +15,11 @@ from autopipe.schedules.engines.knobs.space import Space
 
 Column = npt.NDArray[np.float32]
 Features = Mapping[str, Column]
-"""One number a setting, by name."""
+"""Columns of one number per setting, by name."""
 
 
 def compute_features(space: Space) -> Features:
-    """Return the features of each setting of a space. They are known before any measurement."""
+    """Compute the features of each setting of a space, without measurements."""
     knobs, size = list_knob_values(space), len(space.settings)
     numbers = [
         (name, n) for name, n in _list_numbers("function", space.served.match) if "=" not in name
@@ -28,16 +28,16 @@ def compute_features(space: Space) -> Features:
     columns: dict[str, Column] = {**knobs, **facts}
     if (guesses := list_estimates(space)) is not None:
         columns["estimate"] = guesses / guesses.min()
-    for (one, first), (other, second) in combinations(knobs.items(), 2):
-        columns[f"{one}*{other}"] = first * second
-    for fact, whole in facts.items():
+    for (first_name, first), (second_name, second) in combinations(knobs.items(), 2):
+        columns[f"{first_name}*{second_name}"] = first * second
+    for fact, extents in facts.items():
         for name, part in knobs.items():
-            columns[f"{fact}/{name}"] = (whole / np.maximum(part, 1)).astype(np.float32)
+            columns[f"{fact}/{name}"] = (extents / np.maximum(part, 1)).astype(np.float32)
     return columns
 
 
 def list_estimates(space: Space) -> Column | None:
-    """Return the template's estimate of each setting, in its own unit; None if it has none."""
+    """List the template's estimate of each setting, in its own unit; None if it has none."""
     served = space.served
     times = []
     for knobs in space.settings:
@@ -49,7 +49,7 @@ def list_estimates(space: Space) -> Column | None:
 
 
 def list_knob_values(space: Space) -> Features:
-    """Return the knobs of each setting as numbers, with one column for each word."""
+    """List the knobs of each setting as numbers; strings are one-hot columns."""
     rows = [dict(_list_numbers("knobs", knobs)) for knobs in space.settings]
     names = sorted({name for row in rows for name in row})
     return {name: np.array([row.get(name, 0) for row in rows], np.float32) for name in names}

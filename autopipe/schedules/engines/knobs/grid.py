@@ -9,12 +9,12 @@ class Grid:
     """Goes through the settings in order."""
 
     def __init__(self, space: Space) -> None:
-        """Take the space that is searched."""
+        """Begin a search of a space."""
         self._size = len(space.settings)
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:
         """Return the next settings."""
         return [index for index in range(self._size) if index not in seen][:count]
 
-    def learn(self, measured: Mapping[int, float]) -> None:
+    def learn(self, seconds: Mapping[int, float]) -> None:
         """Learn nothing."""

@@ -24,18 +24,18 @@ _EXPLORE: Final = 0.15
 """Share of a proposal that is chosen at random; epsilon in the paper."""
 
 _GUESSED: Final = 0.5
-"""Share of the first proposal that is chosen without measurements: by the template's estimate, or,
-where it has none, near the filled setting."""
+"""Share of the first proposal that is chosen by the template's estimate, or, if it has none, near
+the filled setting."""
 
 _POOL: Final = 256
-"""Settings among which distant ones are looked for."""
+"""Random settings among which distant ones are selected."""
 
 
 class ModelGuided:
     """Chooses the settings that the cost model of the template predicts to be fastest."""
 
     def __init__(self, space: Space, seed: int, model: CostModel) -> None:
-        """Take the model that all tasks of the template share."""
+        """Begin a search with the model that all tasks of the template share."""
         self._rng = random.Random(seed)  # noqa: S311 - no secret
         self._features = compute_features(space)
         self._points = np.log2(1 + np.abs(np.stack(list(list_knob_values(space).values()), axis=1)))
@@ -47,12 +47,12 @@ class ModelGuided:
         self._sample = model.join(self._features)
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:
-        """Return the settings with the best predictions, the best first, then the random ones."""
+        """Return the settings of the best predictions, the best first, then random ones."""
         unseen = [index for index in range(len(self._points)) if index not in seen]
         if not unseen:
             return []
-        promise = self._model.predict(self._features)
-        order = np.argsort(-promise[unseen], kind="stable") if promise is not None else ()
+        scores = self._model.predict(self._features)
+        order = np.argsort(-scores[unseen], kind="stable") if scores is not None else ()
         ranked_unseen = [unseen[place] for place in order]
         if not ranked_unseen or self._sample.seconds.keys() <= {0}:
             return self._choose_first_batch(count, unseen, ranked_unseen)
@@ -60,31 +60,31 @@ class ModelGuided:
         best, rest = ranked_unseen[: count - random_count], ranked_unseen[count - random_count :]
         return best + self._rng.sample(rest, min(random_count, len(rest)))
 
-    def learn(self, measured: Mapping[int, float]) -> None:
+    def learn(self, seconds: Mapping[int, float]) -> None:
         """Train the model on new measurements."""
-        self._model.learn(self._sample, measured)
+        self._model.learn(self._sample, seconds)
 
     def _choose_first_batch(
-        self, count: int, unseen: Sequence[int], promised: Sequence[int]
+        self, count: int, unseen: Sequence[int], ranking: Sequence[int]
     ) -> list[int]:
         """Return the template's guesses, then the model's predictions or distant settings."""
         order = sorted(unseen, key=lambda index: (index > 0, self._guesses[index]))
         some = max(1, round(_GUESSED * count))
-        chosen, rest = order[:some], order[some:]
-        if promised or not rest:
-            others = set(rest)
-            return chosen + [index for index in promised if index in others][: count - some]
+        guesses, rest = order[:some], order[some:]
+        if ranking or not rest:
+            unchosen = set(rest)
+            return guesses + [index for index in ranking if index in unchosen][: count - some]
         pool = self._rng.sample(rest, min(max(_POOL, count), len(rest)))
-        return self._add_farthest(chosen, pool, count)
+        return self._add_farthest(guesses, pool, count)
 
-    def _add_farthest(self, chosen: list[int], pool: Sequence[int], count: int) -> list[int]:
+    def _add_farthest(self, indices: list[int], pool: Sequence[int], count: int) -> list[int]:
         """Add, one by one, the setting of the pool that is farthest from all chosen ones."""
-        distances = np.min([self._compute_distances(index, pool) for index in chosen], axis=0)
-        while len(chosen) < count and distances.any():
+        distances = np.min([self._compute_distances(index, pool) for index in indices], axis=0)
+        while len(indices) < count and distances.any():
             farthest = pool[int(distances.argmax())]
-            chosen.append(farthest)
+            indices.append(farthest)
             distances = np.minimum(distances, self._compute_distances(farthest, pool))
-        return chosen
+        return indices
 
     def _compute_distances(self, index: int, pool: Sequence[int]) -> npt.NDArray[np.float32]:
         return np.abs(self._points[list(pool)] - self._points[index]).sum(axis=1)

@@ -18,5 +18,5 @@ class RandomOrder:
         """Return the next settings."""
         return [index for index in self._order if index not in seen][:count]
 
-    def learn(self, measured: Mapping[int, float]) -> None:
+    def learn(self, seconds: Mapping[int, float]) -> None:
         """Learn nothing."""

@@ -10,33 +10,33 @@ from autopipe.schedules.templates.serve import AnyServed
 from autopipe.schedules.templates.template import dump
 
 LARGEST: Final = 20_000
-"""Settings that are looked at; of a larger space, that many at random."""
+"""Maximum settings of a space; a larger one is sampled at random."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Settings of one template for one function; a tuner speaks of them by their index."""
+    """Settings of one template for one function; a tuner identifies them by their index."""
 
     served: AnyServed
     hardware: HardwareParams
     settings: Sequence[Any]
-    """Frozen dataclasses of JSON values; the one that was filled without measuring is the first."""
+    """Frozen dataclasses of JSON values; the first is that of `template.fill`."""
 
     @classmethod
     def of(cls, served: AnyServed, hardware: HardwareParams, seed: int) -> "Space":
-        """Return the settings of a template for a function."""
-        every = served.template.settings(served.match, hardware)
-        other_settings = (knobs for knobs in every if knobs != served.knobs)
+        """Create the space of a template for a function."""
+        settings = served.template.settings(served.match, hardware)
+        other_settings = (knobs for knobs in settings if knobs != served.knobs)
         some = _sample_items(other_settings, LARGEST - 1, random.Random(seed))  # noqa: S311 - no secret
         return cls(served, hardware, (served.knobs, *some))
 
     def document(self, index: int) -> str:
-        """Return a setting in the form that `replay` reads."""
+        """Serialize a setting as `replay` reads it."""
         return dump(self.served.template, self.settings[index])
 
 
 def _sample_items(items: Iterable[Any], most: int, rng: random.Random) -> list[Any]:
-    """Return at most `most` items, each with the same probability (Vitter's algorithm R)."""
+    """Sample at most `most` items, each with the same probability (Vitter's algorithm R)."""
     sample: list[Any] = []
     for position, item in enumerate(items):
         if position < most:

@@ -8,7 +8,7 @@ class Tuner(Protocol):
     """Chooses settings of one space."""
 
     def choose(self, count: int, seen: Collection[int]) -> list[int]:
-        """Return `count` settings that were not chosen before, or all that are left."""
+        """Choose `count` settings that are not in `seen`, or all that are left."""
 
-    def learn(self, measured: Mapping[int, float]) -> None:
-        """Take the measured seconds of settings; infinite for a setting that failed."""
+    def learn(self, seconds: Mapping[int, float]) -> None:
+        """Learn the measured seconds of settings; infinite for a setting that failed."""
