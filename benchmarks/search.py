@@ -175,7 +175,7 @@ def tuned(tasks: Path, options: argparse.Namespace) -> dict[str, Any]:
         journal = Journal(store, Platform("target", "", ""), Session.resume(Path(folder)))
         searcher = Searcher(
             load_engine_makers([by.engine], conditions), problems,
-            lambda state, by: journal.known(state, by.implementation), many=many,
+            lambda state, by: journal.known(state, by.implementation), process_count=many,
         )  # fmt: skip
         trials = Trials(
             states, Budget(trials=options.trials), journal,

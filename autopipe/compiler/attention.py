@@ -4,8 +4,8 @@
     y[..., s, e] = sum over t of softmax(scores)[..., s, t] * v[..., t, e]
 
 (Vaswani et al., arXiv:1706.03762). Each tensor may have another order of axes: models compute `q`
-by a matmul whose result has contiguous heads, [batch, s, heads, d], and read `y` so. Any number of
-batch and head axes are the outer axes here.
+by a matmul as [batch, s, heads, d], and read `y` so. Any number of batch and head axes are the
+outer axes here.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class AttentionForm(Frozen, frozen=True):
     result: Order
     scale: float
     masked: bool
-    """Whether there is a mask [..., s, t], whose extents may be 1."""
+    """Whether there is a mask [..., s, t]; its extents may be 1."""
 
     @property
     def attributes(self) -> dict[str, object]:

@@ -16,7 +16,7 @@ from autopipe.runtime.weights import write_weights
 from autopipe.store import arrays
 
 _OF_THIS_TVM: Final = f'"metadata":{{"tvm_version":"{tvm.__version__}"}}}}'
-"""The end of what this TVM writes."""
+"""The end of a JSON module that this version of TVM writes."""
 
 
 def save_module(module: tvm.IRModule, path: Path) -> None:

@@ -75,9 +75,9 @@ def extract_tasks(
 ) -> tuple[list[Task], dict[str, tvm.IRModule]]:
     """Extract the tasks of a lowered module in the order of first use, and each workload's module.
 
-    Structurally equal PrimFuncs are one task whose `calls` add up. With dynamic shapes there are
-    several modules, by label, and the tasks of all of them are in one table. A PrimFunc with
-    data-dependent sizes has two tasks: with dynamic and with likely sizes.
+    Structurally equal PrimFuncs are one task with the sum of their `calls`. With dynamic shapes
+    there are several modules, by label, and the tasks of all of them are in one table. A PrimFunc
+    with data-dependent shapes has two tasks: with dynamic and with specialized sizes.
     """
     modules = lowered_modules if isinstance(lowered_modules, Mapping) else {"": lowered_modules}
     calls: Counter[str] = Counter()
@@ -231,7 +231,7 @@ def _count_reductions(block: tvm.s_tir.SBlock) -> float:
 
 
 def _count_recurrent_flops(module: tvm.IRModule) -> float:
-    """Count the operations of a recurrent layer, whose matmuls span several blocks."""
+    """Count the operations of a recurrent layer, with matmuls that span several blocks."""
     recurrence = form.parse_form(str((module["main"].attrs or {}).get(form.ATTRIBUTE, "")))
     return recurrence.flops if recurrence else 0.0
 

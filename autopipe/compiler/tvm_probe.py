@@ -158,7 +158,7 @@ def check_cuda(_argument: Argument, _emit: Emit) -> str:
 
 
 def _make_module() -> "IRModule":
-    """Build an IRModule whose `main` adds one to 16 numbers."""
+    """Build an IRModule with a `main` that adds one to 16 numbers."""
     import tvm
     from tvm import te
 

@@ -32,17 +32,21 @@ def find_difference(
     sequential sum of `terms` rounds as often: 255744 squares are off by 0.1 %. Integers that are
     `bits` of floats change with them.
     """
-    for right, ours, *perturbed in zip(*results[:2], *results[2], strict=True):
-        steady = right.copy()
-        if right.dtype.kind == "f":
-            steady[~np.isfinite(perturbed).all(axis=0)] = np.nan
-        rounding = _find_max_abs(steady) * terms * _ROUNDING.get(str(right.dtype), 0.0)
-        perturbation = max(_compute_max_difference(steady, other) for other in perturbed)
+    for plain_result, scheduled_result, *perturbed_results in zip(
+        *results[:2], *results[2], strict=True
+    ):
+        steady = plain_result.copy()
+        if plain_result.dtype.kind == "f":
+            steady[~np.isfinite(perturbed_results).all(axis=0)] = np.nan
+        rounding = _find_max_abs(steady) * terms * _ROUNDING.get(str(plain_result.dtype), 0.0)
+        perturbation = max(_compute_max_difference(steady, other) for other in perturbed_results)
         close = _is_within_tolerance(
-            steady, ours, max(rounding, _WAVERING * perturbation), bits=bits
+            steady, scheduled_result, max(rounding, _WAVERING * perturbation), bits=bits
         )
-        if not close and not any(_is_within_step(right, ours, other) for other in perturbed):
-            return f"{_compute_max_difference(steady, ours):.2g}"
+        if not close and not any(
+            _is_within_step(plain_result, scheduled_result, other) for other in perturbed_results
+        ):
+            return f"{_compute_max_difference(steady, scheduled_result):.2g}"
     return None
 
 
@@ -61,11 +65,11 @@ def _list_reduced_extents(block: SBlock) -> Iterator[int]:
             yield int(axis.dom.extent)
 
 
-def _is_within_step(expected: np.ndarray, actual: np.ndarray, perturbed: np.ndarray) -> bool:
-    """Whether integers differ by one step at most, and in about as many places as `perturbed`."""
+def _is_within_step(expected: np.ndarray, actual: np.ndarray, perturbed_result: np.ndarray) -> bool:
+    """Whether integers differ by at most 1, and in about as many places as `perturbed_result`."""
     if expected.dtype.kind not in "iu" or _compute_max_difference(expected, actual) > 1:
         return False
-    differing, wavering = ((expected != other).sum() for other in (actual, perturbed))
+    differing, wavering = ((expected != other).sum() for other in (actual, perturbed_result))
     return bool(differing <= _WAVERING * wavering)
 
 

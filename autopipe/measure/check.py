@@ -72,7 +72,7 @@ class Unsteady(StageError):  # noqa: N818 -- likewise
 
 def checked(
     workload: tvm.IRModule,
-    scheduled: tvm.IRModule,
+    scheduled_module: tvm.IRModule,
     target: tvm.target.Target,
     plain: PlainKernel | None = None,
 ) -> tvm.IRModule:
@@ -83,7 +83,7 @@ def checked(
     NotChecked if the workload cannot, Unsteady if it reads or writes outside of its arguments, and
     ForeignCode, before anything is run, if one of them contains foreign code.
     """
-    return PlainLoops(workload, target, plain=plain).check(scheduled)
+    return PlainLoops(workload, target, plain=plain).check(scheduled_module)
 
 
 class PlainLoops:
@@ -114,13 +114,13 @@ class PlainLoops:
         self.packing = functions.packing
         """Packs weights into the layout of the schedule."""
 
-    def check(self, scheduled: tvm.IRModule) -> tvm.IRModule:
+    def check(self, scheduled_module: tvm.IRModule) -> tvm.IRModule:
         """Return the scheduled module if it agrees with them. Raises as `checked`."""
         backend = backend_of(self._target)
-        if not backend.runs_unscheduled_loops and scheduled.same_as(self._workload):
+        if not backend.runs_unscheduled_loops and scheduled_module.same_as(self._workload):
             raise NotChecked(f"{backend} does not run plain loops")
         place = prepare_device(self._target)
-        library = compile_schedule(scheduled, self._target)
+        library = compile_schedule(scheduled_module, self._target)
 
         def ours(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:
             mine = Surrounded(inputs, AROUND_SCHEDULE)
@@ -130,7 +130,7 @@ class PlainLoops:
             return results
 
         self.compare(ours)
-        return scheduled
+        return scheduled_module
 
     def compare(
         self,
@@ -201,11 +201,13 @@ def make_inputs(instance: Instance) -> list[np.ndarray]:
     return instance.arguments(SEED)
 
 
-def compile_schedule(scheduled: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+def compile_schedule(
+    scheduled_module: tvm.IRModule, target: tvm.target.Target
+) -> tvm.runtime.Module:
     """Compile a schedule for a target. Raises WrongAnswer if that fails."""
     try:
-        Schedule(scheduled, debug_mask="none")  # the build requires well-formed TIR
-        return _compile_module(elementary.expand_for_target(scheduled, target), target)
+        Schedule(scheduled_module, debug_mask="none")  # the build requires well-formed TIR
+        return _compile_module(elementary.expand_for_target(scheduled_module, target), target)
     except _FAILURES as error:
         raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
 

@@ -28,7 +28,7 @@ _DESCRIBED: Final = {
 """Files in which Linux describes a device; missing ones are omitted."""
 
 _LONGEST: Final = 200
-"""Characters of such a file, and of an error."""
+"""Maximum characters of a description file, and of an error."""
 
 _MARGIN: Final = 1 << 12
 """Bytes behind each tensor, all of them `_BEHIND`."""
@@ -91,9 +91,9 @@ class DeviceSession:
             self._remote.upload(bytearray(data), name)
             return bytes(self._remote.download(name))
 
-        received = self._call_device(arrived)
-        if received != data:
-            raise Lost(f"{len(received)} of {len(data)} bytes arrived: is its disk full?")
+        received_bytes = self._call_device(arrived)
+        if received_bytes != data:
+            raise Lost(f"{len(received_bytes)} of {len(data)} bytes arrived: is its disk full?")
         library: tvm.runtime.Module = self._run_kernel(lambda: self._remote.load_module(name))
         return library
 

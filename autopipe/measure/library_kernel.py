@@ -34,7 +34,7 @@ class LibraryKernel:
 
 def check_kernel(
     workload: tvm.IRModule,
-    scheduled: tvm.IRModule,
+    scheduled_module: tvm.IRModule,
     kernel: LibraryKernel,
     target: tvm.target.Target,
     plain: PlainKernel | None = None,
@@ -45,12 +45,12 @@ def check_kernel(
     library has no kernel of that name: a copy has become a view. Raises as `check.checked`, which
     describes `plain`.
     """
-    library, split = _open_library(kernel.path), split_weights(scheduled)
+    library, split = _open_library(kernel.path), split_weights(scheduled_module)
     name = kernel.name if split.packing is None else kernel.name + PACKED
     if not library.implements_function(name, query_imports=True):
         return False
     function = library.get_function(name, query_imports=True)
-    linking.load_libraries(scheduled)
+    linking.load_libraries(scheduled_module)
     loops = PlainLoops(workload, target, split.compiled_packing, plain)
 
     def call(instance: Instance, inputs: list[np.ndarray]) -> list[np.ndarray]:

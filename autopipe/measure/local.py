@@ -39,12 +39,12 @@ class Local:
 
     def __init__(
         self, target: tvm.target.Target, cores: int, limits: Measure, turn: Turn | None = None,
-        touched: int = 0,
+        touched_bytes: int = 0,
     ) -> None:  # fmt: skip
         """Set TVM's target, the number of kernel threads, and the limits of a trial.
 
         Without a `turn` timing does not exclude other runs, for uses where times do not matter.
-        `touched` is the largest number of bytes that a model touches between two calls of a
+        `touched_bytes` is the largest number of bytes that a model touches between two calls of a
         kernel; if 0, all candidates are timed in a loop. Raises SetupError where the compiler or
         the driver of a GPU is missing or already in use here.
         """
@@ -56,10 +56,10 @@ class Local:
         device.prepare_forks(target)
         self._caches = None
         runs_on_host = backend_of(target).runs_on_host
-        if touched and runs_on_host:
+        if touched_bytes and runs_on_host:
             from autopipe.measure.caches import ModelCaches
 
-            self._caches = ModelCaches.of(target, cores, touched)
+            self._caches = ModelCaches.of(target, cores, touched_bytes)
         self._target = target
         self._cores = cores
         self._limits = limits

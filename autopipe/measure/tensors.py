@@ -28,6 +28,6 @@ def make_tensor(shape: Sequence[int], dtype: str) -> tvm.runtime.Tensor:
 
 
 def make_weight_tensors(ports: Sequence[Port]) -> list[tvm.runtime.Tensor]:
-    """Create such tensors in an arena like that of a model's weights."""
+    """Create synthetic tensors in an arena like that of a model's weights."""
     arrays = values.make_weight_arrays(ports, least=PAGE)
     return [cast("tvm.runtime.Tensor", as_tensor(array)) for array in arrays]  # as tvm is loaded

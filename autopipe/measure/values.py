@@ -30,7 +30,7 @@ def fill_array(array: np.ndarray) -> None:
 
 
 def make_weight_arrays(ports: Sequence[Port], least: int = 0) -> list[np.ndarray]:
-    """Create such arrays in one arena, like the weights of a package.
+    """Create synthetic arrays in one arena, like the weights of a package.
 
     It has large pages if the arrays, or `least` bytes, fill at least one.
     """

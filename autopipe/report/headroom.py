@@ -27,10 +27,10 @@ def order_headroom(tasks: Sequence[TaskHeadroom]) -> list[TaskHeadroom]:
 
 def write_cells(task: TaskHeadroom) -> tuple[str, ...]:
     """Format the cells of all columns except the name and the reason of the end."""
-    untuned = "-" if task.untuned is None else format_seconds(task.untuned)
+    untuned_time = "-" if task.untuned is None else format_seconds(task.untuned)
     bound = format_seconds(task.bound) if task.bound else "-"
     shares = (f"{task.share:.1%}", f"{task.left:.1%}")
-    return shares[0], untuned, format_seconds(task.tuned), bound, shares[1], str(task.trials)
+    return shares[0], untuned_time, format_seconds(task.tuned), bound, shares[1], str(task.trials)
 
 
 def list_headroom(tasks: Sequence[TaskHeadroom]) -> Iterator[str]:
@@ -48,6 +48,6 @@ def list_headroom(tasks: Sequence[TaskHeadroom]) -> Iterator[str]:
 
 
 def _format_line(*cells: str) -> str:
-    name, share, untuned, tuned, bound, left, trials, ended = cells
+    name, share, untuned, tuned, bound, left, trials, reason = cells
     line = f"{name:<{_NAME}} {share:>6} {untuned:>7} {tuned:>7} {bound:>7} {left:>6} {trials:>6}"
-    return f"{line}  {ended}".rstrip()
+    return f"{line}  {reason}".rstrip()

@@ -47,14 +47,16 @@ def _build_curve(
 ) -> TuningCurve:  # fmt: skip
     best = dict(first)
     points = [(0.0, _sum_times(best, calls))]
-    count = failed = 0
+    count = failure_count = 0
     for record in trials:
-        count, failed = count + 1, failed + (record.median == math.inf)
+        count, failure_count = count + 1, failure_count + (record.median == math.inf)
         at = max(0.0, (datetime.fromisoformat(record.measured) - start).total_seconds())
         if record.median < best.get(record.workload, 0.0):
             best[record.workload] = record.median
             points.append((at, _sum_times(best, calls)))
-    return TuningCurve(engine=name, trials=count, failed=failed, points=tuple(_thin_points(points)))
+    return TuningCurve(
+        engine=name, trials=count, failed=failure_count, points=tuple(_thin_points(points))
+    )
 
 
 def _sum_times(best: Mapping[str, float], calls: Mapping[str, int]) -> float:
@@ -64,5 +66,5 @@ def _sum_times(best: Mapping[str, float], calls: Mapping[str, int]) -> float:
 def _thin_points(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Reduce points to at most `_POINTS`, keeping the last one."""
     stride = -(-len(points) // _POINTS)
-    thinned = list(points[::stride])
-    return thinned if thinned[-1] == points[-1] else [*thinned, points[-1]]
+    sampled_points = list(points[::stride])
+    return sampled_points if sampled_points[-1] == points[-1] else [*sampled_points, points[-1]]

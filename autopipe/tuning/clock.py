@@ -39,12 +39,12 @@ def estimate_touched_bytes(tasks: Iterable[Task]) -> int:
 
 
 def describe_surroundings(task: Task, size: int) -> Surroundings:
-    """Return how a model that touches so many bytes calls the kernel of a task."""
+    """Describe the caches and operands at a task's kernel in a model that touches `size` bytes."""
     inputs = range(len(task.inputs))
     weights = tuple(at for at in inputs if at in task.weights)
     return Surroundings(size, tuple(at for at in inputs if at not in weights), weights)
 
 
 def name_clock(size: int) -> str | None:
-    """Return the name of the clock in a model that touches so many bytes; null for a loop."""
+    """Return the name of the clock in a model that touches `size` bytes; null for a loop."""
     return f"model, {size >> 20} MiB" if size else None

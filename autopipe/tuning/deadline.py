@@ -21,17 +21,17 @@ _LONGEST: Final = 60.0
 """Seconds that it may take where no budget of time is given."""
 
 _SETTLING: Final = 2.0
-"""How many times as long as the first round what comes after the search takes: it times three
-schedules instead of one, and checks two."""
+"""Time of the steps after the search over that of the first round: they time three schedules per
+task instead of one, and check two."""
 
 _MOST_SETTLING: Final = 0.4
 """Maximum part of a time budget that is reserved for the steps after the search."""
 
 _CLOSING: Final = 1 / 20
-"""Part of it in which nothing more is begun: what goes on is ended, and all is written."""
+"""Part of a time budget in which no work is begun: running work is ended, and results written."""
 
 _START: Final = 1 / 4
-"""Part of it that is kept back before the first round has shown how long a round takes."""
+"""Part of a time budget that is reserved until the first round has shown what a round takes."""
 
 
 @dataclass(slots=True)
@@ -50,19 +50,19 @@ class Deadline:
     """Seconds reserved for the steps after the search."""
 
     @classmethod
-    def of(cls, budget: Budget, elapsed: float, *, in_model: bool) -> "Deadline":
-        """Return the end of a budget of which so many seconds have elapsed."""
+    def of(cls, budget: Budget, elapsed_seconds: float, *, in_model: bool) -> "Deadline":
+        """Build the deadline of a budget of which `elapsed_seconds` are spent."""
         time = budget.time
         deadline = cls()
         if in_model:
             deadline.in_model = _LONGEST if time is None else _IN_MODEL * time
         if time is not None:
-            deadline.end = monotonic() + (1 - _CLOSING) * time - elapsed
+            deadline.end = monotonic() + (1 - _CLOSING) * time - elapsed_seconds
             deadline._reserve_settling(_START * time)
         return deadline
 
     def keep_back(self, budget: Budget, first_round: float) -> None:
-        """End the search in time, after a first round of so many seconds."""
+        """Reserve time for the steps after the search, after a first round of these seconds."""
         if budget.time is not None:
             self._reserve_settling(min(_SETTLING * first_round, _MOST_SETTLING * budget.time))
 

@@ -68,5 +68,5 @@ class TaskEvidence:
 
     @property
     def is_unsteady(self) -> bool:
-        """Whether its times differ so much that something else must have run beside it."""
+        """Whether the spread of its times shows that another load ran at the same time."""
         return bool(self.times) and not is_steady(self.times)

@@ -40,8 +40,8 @@ class Journal:
     def rows(self, state: TaskState, since: int = 0) -> list[StoredRecord]:
         """Return the records of a task measured here, of arms that may win it.
 
-        Only rows behind `since`, and none whose schedule failed its check. What is new is evidence
-        from now on.
+        Only rows behind `since`, and none of schedules that failed their check. New rows become
+        evidence.
         """
         name = state.task.workload
         rows = self.store.rows(name, state.text, self.platform, since)
@@ -198,7 +198,7 @@ class Journal:
 def open_journal(
     ctx: Context, trials: int, clock: str | None, device: Mapping[str, object]
 ) -> Iterator[Journal]:
-    """Open the journal of a session that may make so many trials, the last one if it broke off.
+    """Open the journal of a session of at most `trials` trials; an interrupted session is resumed.
 
     Records of another clock, and of another `device`, are those of another platform.
 

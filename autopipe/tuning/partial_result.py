@@ -21,7 +21,7 @@ from autopipe.tuning.alone import describe_winner, make_context, make_suspect
 from autopipe.tuning.trials import LATE
 
 _LIKELY: Final = 3
-"""Records whose schedules are replayed and checked for correctness."""
+"""Number of the fastest records that are considered as a partial result."""
 
 
 def recover_outcome(argument: Mapping[str, Any]) -> dict[str, object] | None:

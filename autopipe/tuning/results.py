@@ -44,8 +44,8 @@ class Results:
     ) -> None:
         """Initialize from the tasks and the gain that is left in each.
 
-        Settings of dynamic shapes are keyed by the workload whose record stores them. `comparisons`
-        holds the result of each in-model comparison.
+        Settings of dynamic shapes are keyed by the workload that they are recorded for.
+        `comparisons` holds the result of each in-model comparison.
         """
         self.left_out: tuple[str, ...] = ()
         """Work skipped for lack of time."""

@@ -81,7 +81,7 @@ class ModelTasks:
     """The lowered model in which finalists are timed; null where the trials decide."""
 
     @classmethod
-    def read(cls, folder: Path, lowered: Path | None) -> "ModelTasks":
+    def read(cls, folder: Path, lowered_folder: Path | None) -> "ModelTasks":
         """Read the artifact of stage `tasks`."""
         every = read_tasks(folder)
         tuned_tasks = [task for task in every if task.dropped is None]
@@ -90,7 +90,7 @@ class ModelTasks:
             task.name: annotate_workload(module_io.parse_json(texts[task.name]), task.info)
             for task in tuned_tasks
         }
-        return cls(every=every, texts=texts, modules=modules, folder=folder, lowered=lowered)
+        return cls(every=every, texts=texts, modules=modules, folder=folder, lowered=lowered_folder)
 
     @property
     def tuned(self) -> list[Task]:
@@ -122,7 +122,7 @@ class MeasuringBench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What is open while a model is tuned; each step takes the parts that it needs."""
+    """The open resources of tuning a model; each step takes the parts that it needs."""
 
     plan: TuningPlan
     tasks: ModelTasks
@@ -158,7 +158,7 @@ class Setup:
 
 @contextmanager
 def open_setup(plan: TuningPlan, ctx: Context) -> Iterator[Setup]:
-    """Open what tuning works with; time is counted, and children are kept, as long as it is open.
+    """Open the resources of tuning; time counts and child processes live as long as it is open.
 
     Raises StoreError, and SetupError if nothing can be timed here.
     """

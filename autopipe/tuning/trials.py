@@ -129,7 +129,7 @@ class Trials:
 
     def _collect_measurements(self, underway: "Underway") -> dict[int, Measurement]:
         """Collect the measurements by place, written in the order of arrival."""
-        measured: dict[int, Measurement] = {}
+        measurements_by_place: dict[int, Measurement] = {}
         with closing(underway.measurements) as measurements, suppress(TurnTimeout):
             for place, measurement in measurements:
                 state, proposal = underway.proposals[place]
@@ -137,11 +137,11 @@ class Trials:
                     self.journal.write(state, proposal, measurement)
                 state.count(measurement.median)
                 state.bandit.note_time(proposal.by.implementation, measurement.median)
-                measured[place] = measurement
+                measurements_by_place[place] = measurement
                 self.told()
                 if self.late():
                     break
-        return measured
+        return measurements_by_place
 
     def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
         """Build the candidate of a schedule, which a child process replays and compiles."""

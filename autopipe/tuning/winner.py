@@ -8,7 +8,7 @@ from autopipe.benchmarking.interval import Interval, estimate_paired_ratio
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
 
 HARDLY: Final = 1.02
-"""The untuned schedule stays where its repeats take so many times as long as the fastest."""
+"""The untuned schedule stays where its repeats take at most this many times the fastest one's."""
 
 SURE: Final = 0.99
 """Confidence of the sign test on whole packages."""

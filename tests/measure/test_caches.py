@@ -141,7 +141,7 @@ def test_a_child_is_timed_in_the_surroundings_of_its_task():
 
 def children():
     """How trials end: of a kernel alone, one in a model, and one whose arguments are not known."""
-    local = Local(TARGET, CORES, Measure(repeat=2, min_repeat=1e-3), touched=MOST)
+    local = Local(TARGET, CORES, Measure(repeat=2, min_repeat=1e-3), touched_bytes=MOST)
     around = (None, Surroundings(MOST, (0,)), Surroundings(MOST, (9,)))
     candidates = [
         Repeatable("sum", "direct", f"[{at}]", total, one) for at, one in enumerate(around)

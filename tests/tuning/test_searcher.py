@@ -146,7 +146,7 @@ def test_results_that_a_search_chokes_on_once_are_told_again(searcher):
 
 
 def test_tasks_of_two_processes_propose_at_a_time_and_one_that_crashes_costs_no_other(measured):
-    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, many=2)
+    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, process_count=2)
     crashes, neighbour, other = TASKS[3], TASKS[5], TASKS[0]
     assert found.width == 2
     assert found.propose(other, TOY, 2) == ["0", "1"]
@@ -165,7 +165,7 @@ def test_tasks_of_two_processes_propose_at_a_time_and_one_that_crashes_costs_no_
 
 
 def test_what_a_search_chokes_on_is_found_out_with_the_next_proposal(measured):
-    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, many=2)
+    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, process_count=2)
     for first in (True, False):
         assert found.propose(TASKS[6], TOY, 1) == ["0"]
         found.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])

@@ -2,7 +2,7 @@
 
 TVM's function compares the name of the number's type with "float", and fails on a type of Relax.
 Importing this module replaces TVM's legalization of two Relax ops: the number is passed as an
-expression, whose type is not compared.
+expression, and the type of an expression is not compared.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
-"""Has chains of maxima or minima look for NaN in two of their operands at once.
+"""Checks the operands of a chain of maxima or minima for NaN in pairs.
 
-To propagate NaN costs a comparison for each operand, beside that of the maximum: a pool of 3 x 3
-has nine of each. One comparison tells of two numbers whether they are ordered, as all are but NaN.
-So a chain of updates ignores operands that are NaN, and is corrected at its end:
+NaN propagation costs a comparison for each operand, beside that of the maximum: a pool of 3 x 3
+has nine of each. One ordered comparison checks two operands for NaN. So a chain of updates ignores
+NaN operands, and its result is corrected at the end:
 
     most = max(most, x)        most = select(x > most, x, most)       # stays NaN if it was
     most = max(most, y)        most = select(y > most, y, most)
@@ -23,16 +23,16 @@ from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 
 _FEWEST: Final = 4
-"""Links of a chain that gain: of three, the correction costs what the comparisons save."""
+"""Minimum length of a chain that gains: at three links the correction costs what it saves."""
 
 _FLOATS: Final = ("float16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
 class _ExtremumChain:
-    """Maxima, or minima, of one accumulator, which nothing reads in between.
+    """Maxima, or minima, of one accumulator without other reads of it in between.
 
-    Other updates may come between them: what is NaN once stays so.
+    Other updates may come between them: an accumulator that is NaN stays NaN.
     """
 
     kind: type[Expr]
@@ -46,17 +46,19 @@ class _ExtremumChain:
 
 
 def join_extrema(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a kernel, after its vectors were made, whose long chains of extrema propagate NaN."""
-    own: list[tvm.ir.Var] = []
-    visit = (tirx.AllocBuffer, lambda one: own.append(one.buffer))
+    """Rewrite the long chains of extrema of a vectorized kernel, so that they propagate NaN."""
+    own_buffers: list[tvm.ir.Var] = []
+    visit = (tirx.AllocBuffer, lambda one: own_buffers.append(one.buffer))
     tvm_ffi.structural_walk(function.body, [visit])
-    return tvm_ffi.structural_map(function, (tirx.SeqStmt, partial(_join_chains, own)))
+    return tvm_ffi.structural_map(function, (tirx.SeqStmt, partial(_join_chains, own_buffers)))
 
 
-def _join_chains(own: Sequence[tvm.ir.Var], sequence: tirx.SeqStmt) -> tirx.Stmt:
-    """Rewrite the chains of a sequence whose accumulators are buffers of the function's `own`."""
+def _join_chains(own_buffers: Sequence[tvm.ir.Var], sequence: tirx.SeqStmt) -> tirx.Stmt:
+    """Rewrite the chains of a sequence that accumulate in the function's `own_buffers`."""
     statements = list(sequence.seq)
-    chains = [chain for chain in _list_chains(statements, own) if len(chain.links) >= _FEWEST]
+    chains = [
+        chain for chain in _list_chains(statements, own_buffers) if len(chain.links) >= _FEWEST
+    ]
     if not chains:
         return sequence
     parts: dict[int, Sequence[tirx.Stmt]] = {at: [one] for at, one in enumerate(statements)}
@@ -66,41 +68,45 @@ def _join_chains(own: Sequence[tvm.ir.Var], sequence: tirx.SeqStmt) -> tirx.Stmt
     return tirx.SeqStmt([one for at in range(len(statements)) for one in parts[at]])
 
 
-def _list_chains(statements: Sequence[Any], own: Sequence[tvm.ir.Var]) -> list[_ExtremumChain]:
-    """Return the chains of a sequence. Any other use of their accumulator ends them."""
-    found: list[_ExtremumChain] = []
-    going: list[_ExtremumChain] = []
+def _list_chains(
+    statements: Sequence[Any], own_buffers: Sequence[tvm.ir.Var]
+) -> list[_ExtremumChain]:
+    """List the chains of a sequence. Any other use of their accumulator ends them."""
+    chains: list[_ExtremumChain] = []
+    open_chains: list[_ExtremumChain] = []
     for at, statement in enumerate(statements):
-        is_link = _is_link(statement, own)
-        used: list[tvm.ir.Var] = []
-        others = statement.value.b if is_link else statement
-        tvm_ffi.structural_walk(others, [(tvm.ir.Var, used.append)])
-        going = [one for one in going if not any(map(one.load.source.same_as, used))]
+        is_link = _is_link(statement, own_buffers)
+        read_buffers: list[tvm.ir.Var] = []
+        other_reads = statement.value.b if is_link else statement
+        tvm_ffi.structural_walk(other_reads, [(tvm.ir.Var, read_buffers.append)])
+        open_chains = [
+            one for one in open_chains if not any(map(one.load.source.same_as, read_buffers))
+        ]
         if not is_link:
             continue
         value = statement.value
-        chain = next((one for one in going if one.has(value)), None)
+        chain = next((one for one in open_chains if one.has(value)), None)
         if chain is None:
             chain = _ExtremumChain(type(value), value.a)
-            found.append(chain)
-            going.append(chain)
+            chains.append(chain)
+            open_chains.append(chain)
         chain.links.append(at)
-    return found
+    return chains
 
 
-def _is_link(statement: tirx.Stmt, own: Sequence[tvm.ir.Var]) -> bool:
+def _is_link(statement: tirx.Stmt, own_buffers: Sequence[tvm.ir.Var]) -> bool:
     """Tell whether a statement updates elements of a buffer by an extremum of them and a value."""
     value = statement.value if isinstance(statement, tirx.BufferStore) else None
     if not isinstance(value, tirx.Max | tirx.Min) or not is_float(value):
         return False
     load = value.a
-    if not isinstance(load, TensorLoad) or not any(map(load.source.same_as, own)):
+    if not isinstance(load, TensorLoad) or not any(map(load.source.same_as, own_buffers)):
         return False
     places = [one.base if isinstance(one, tirx.Ramp) else one for one in load.indices]
     if not all(isinstance(place, tirx.IntImm) for place in places):
         return False
-    same = load.source.same_as(statement.buffer)
-    return same and tvm_ffi.structural_equal(load.indices, statement.indices)
+    updates_itself = load.source.same_as(statement.buffer)
+    return updates_itself and tvm_ffi.structural_equal(load.indices, statement.indices)
 
 
 def _rewrite_links(links: Sequence[Any]) -> Iterator[list[tirx.Stmt]]:
@@ -110,18 +116,18 @@ def _rewrite_links(links: Sequence[Any]) -> Iterator[list[tirx.Stmt]]:
     before: list[Expr] = []
     for at, link in enumerate(links):
         load, operand = link.value.a, tirx.Var("t", link.value.ty)
-        made: list[tirx.Stmt] = [tirx.Bind(operand, link.value.b)]
+        statements: list[tirx.Stmt] = [tirx.Bind(operand, link.value.b)]
         value: Expr = tirx.Select(is_first(operand, load), operand, load)  # the load if it is NaN
         pair.append(tirx.EQ(operand, operand))
         last = at + 1 == len(links)
         if len(pair) > 1 or last:
-            joined = reduce(tirx.And, [*pair, *before])  # LLVM compares a pair at once
-            ordered = tirx.Var("ordered", joined.ty)
-            pair, before = [], [ordered]
-            made.append(tirx.Bind(ordered, joined))
+            condition = reduce(tirx.And, [*pair, *before])  # LLVM compares a pair at once
+            is_ordered = tirx.Var("ordered", condition.ty)
+            pair, before = [], [is_ordered]
+            statements.append(tirx.Bind(is_ordered, condition))
         if last:
             value = tirx.Select(before[0], value, _make_nan(value))
-        yield [*made, tirx.BufferStore(link.buffer, value, link.indices)]
+        yield [*statements, tirx.BufferStore(link.buffer, value, link.indices)]
 
 
 def is_float(value: Expr) -> bool:

@@ -28,7 +28,7 @@ _ROUNDING: Final = frozenset({"tirx.nearbyint", "tirx.round", "tirx.floor", "tir
 _FLOAT: Final = "float32"
 
 _LEAST: Final = 2.0**-126
-"""The smallest divisor, and the reciprocal of the largest, whose reciprocals have all bits."""
+"""The smallest divisor with a normal reciprocal, and the reciprocal of the largest one."""
 
 
 def multiply_by_reciprocals(function: tirx.PrimFunc) -> tirx.PrimFunc:

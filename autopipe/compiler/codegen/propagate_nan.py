@@ -42,8 +42,8 @@ def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
             return choice
         return _rewrite_extremum(choice)
 
-    joined = function if has_integers else join_extrema(function)
-    return tvm_ffi.structural_map(joined, [(kind, propagated) for kind in _CHOICES])
+    joined_function = function if has_integers else join_extrema(function)
+    return tvm_ffi.structural_map(joined_function, [(kind, propagated) for kind in _CHOICES])
 
 
 def _rewrite_extremum(choice: Expr) -> Expr:

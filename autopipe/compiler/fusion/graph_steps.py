@@ -117,7 +117,7 @@ def _list_dataflow_names(function: relax.Function) -> frozenset[str]:
 
 
 def _describe_step(binding: relax.Binding, parts: CallInfos, *, inside: bool) -> FusionStep:
-    """Build the step of a binding without its reads; `inside` tells if it is in the dataflow."""
+    """Build the step of a binding without its reads; `inside` is whether it is in the dataflow."""
     name, value = binding.var.name, binding.value
     if not is_kernel_call(value):
         return FusionStep(name, "", name, (), simple=True, obstacle="cannot be moved")

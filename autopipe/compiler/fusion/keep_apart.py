@@ -120,7 +120,7 @@ def _has_size_params(kernel: tirx.PrimFunc) -> bool:
 def _isolate_group(
     fused_module: tvm.IRModule, variable: tvm.ir.GlobalVar, group: relax.Function
 ) -> tvm.IRModule:
-    """Build a module whose `main` only calls one group."""
+    """Build a module with a `main` that only calls one group."""
     kernels = {v: f for v, f in fused_module.functions_items() if isinstance(f, tirx.PrimFunc)}
     builder = relax.BlockBuilder(tvm.IRModule({**kernels, variable: group}))
     params = [relax.Var(param.name, param.ty) for param in group.params]

@@ -143,7 +143,7 @@ class _Neighbours:
         return len(convolutions) == 1 and is_depthwise(convolutions[0], self.parts)
 
     def _find_producer(self, group: Group) -> Group | None:
-        """Find the group of a convolution whose only consumer is this group, or None."""
+        """Find the group of a convolution with this group as its only consumer, or None."""
         read_names = {read for name in group.steps for read in self.functions.reads[name]}
         read_groups = {self.grouping.of(name) for name in read_names - set(group.steps)}
         producers = [producer for producer in read_groups if self._find_consumer(producer) is group]

@@ -123,7 +123,7 @@ class Functions:
                 self.readers[read].append(step.name)
 
     def alone(self, group: Sequence[str]) -> tvm.IRModule:
-        """Build a module whose `main` only calls the function of a group, named `fused`."""
+        """Build a module with a `main` that only calls the function of a group, named `fused`."""
         function, _ = self.function(group, [name for name in group if self.is_read(name, group)])
         names = {find_callee(self._before.calls[name]) or "" for name in group}
         callees = [self._module.get_global_var(name) for name in sorted(names)]
@@ -281,14 +281,16 @@ def _sort_units(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Bind
     """
     unit_of = {binding.var: unit for unit in units for binding in unit}
     places = {variable: place for place, variable in enumerate(unit_of)}
-    emitted: set[relax.Var] = set()
+    emitted_variables: set[relax.Var] = set()
     on_stack: set[relax.Var] = set()
     waiting = list(reversed(units))
     while waiting:
         unit = waiting[-1]
         unit_variables = {binding.var for binding in unit}
         read = {v for binding in unit for v in relax.analysis.free_vars(binding.value)}
-        before = sorted((read & unit_of.keys()) - emitted - unit_variables, key=places.__getitem__)
+        before = sorted(
+            (read & unit_of.keys()) - emitted_variables - unit_variables, key=places.__getitem__
+        )
         if before and unit_variables & on_stack:
             raise ValueError("functions read each other")
         if before:
@@ -296,6 +298,6 @@ def _sort_units(units: Sequence[Sequence[relax.Binding]]) -> Iterator[relax.Bind
             waiting.extend(unit_of[variable] for variable in reversed(before))
             continue
         waiting.pop()
-        if not unit_variables & emitted:
-            emitted |= unit_variables
+        if not unit_variables & emitted_variables:
+            emitted_variables |= unit_variables
             yield from unit

@@ -6,8 +6,8 @@ replaced by calls of unknown functions, which have no rule. After the conversion
 back.
 
 `clip` and others have no rule, and would keep the original layout around them, though they work in
-any. For the conversion each is replaced by another op, one with a rule, whose constant operand is
-the index of the replaced call.
+any. For the conversion each is replaced by another op, one with a rule; its constant operand is the
+index of the replaced call.
 """
 
 from collections.abc import Callable, Sequence

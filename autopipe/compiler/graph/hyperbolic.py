@@ -46,7 +46,7 @@ _ACOSH: Final = (
 """acosh(1 + t) / sqrt(2t) for t <= 1/2, to 2e-9."""
 
 _FAR: Final = 2.0**12
-"""From here on 1 is negligible beside x^2, whose square might be infinite."""
+"""From here on 1 is negligible beside x^2, and x^2 might overflow."""
 
 
 def compute_sinh(x: Expr) -> Expr:
@@ -94,7 +94,7 @@ def compute_atanh(x: Expr) -> Expr:
 
 
 def _bind_half_exp(x: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """Bind e^|x| / 2, whose range exceeds that of e^x, as half of the square of e^(|x| / 2)."""
+    """Bind e^|x| / 2 as half of the square of e^(|x| / 2): it is finite where e^|x| overflows."""
     root = build_let(tirx.abs(x) * make_float32(0.5), compute_exp)
     return build_let(root, lambda root: build_let(make_float32(0.5) * root * root, body))
 

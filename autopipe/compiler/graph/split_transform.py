@@ -1,8 +1,8 @@
 """Split a function into work on weights and the rest, as TVM's `LiftTransformParams` does.
 
 TVM's pass visits the type of the tuple of all weights at each use of one: its time is quadratic.
-Here it is linear, and the result is the same. Only graphs of one function without branches, whose
-parameters have constant sizes, are split:
+Here it is linear, and the result is the same. Only graphs of one function without branches and with
+parameters of static shapes are split:
 
     main(x, w)                            main(x, lv)
       lv = permute_dims(w, [2, 3, 1, 0])    y = conv2d(x, lv)

@@ -77,10 +77,10 @@ def set_labels(module: tvm.IRModule, labels: Mapping[relax.Var, Label]) -> tvm.I
         return module
     labelled_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for variable, function in graph_functions(module):
-        labelled = tvm_ffi.structural_map(
+        labelled_function = tvm_ffi.structural_map(
             function, (relax.Var, lambda var: new_variables.get(var, var))
         )
-        labelled_module.update_func(variable, labelled)
+        labelled_module.update_func(variable, labelled_function)
     return labelled_module
 
 

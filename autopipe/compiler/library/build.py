@@ -84,8 +84,8 @@ def link_graph(
 ) -> LinkedGraph:
     """Replace each PrimFunc of a lowered module by its schedule; split off work on weights.
 
-    The keys of `scheduled_kernels` are names of PrimFuncs. Each value is a module whose `main`
-    is the scheduled PrimFunc. With `packs_at_load` the library itself packs weights that grow much.
+    `scheduled_kernels` maps the name of each PrimFunc to a module with the scheduled PrimFunc as
+    `main`. With `packs_at_load` the library itself packs weights that grow much.
     """
     state = LinkState(target=target, scheduled=scheduled_kernels, packs_at_load=packs_at_load)
     with target, pass_context():

@@ -66,8 +66,10 @@ def evaluate_weights(
             ]
         )(legalize_ops(module))
         for name, function in list_prim_funcs(module):
-            scheduled = _schedule_function(function, scheduler).without_attr("global_symbol")
-            module.update_func(module.get_global_var(name), scheduled)
+            scheduled_function = _schedule_function(function, scheduler).without_attr(
+                "global_symbol"
+            )
+            module.update_func(module.get_global_var(name), scheduled_function)
         executable = compile_model(module, target)
     machine = relax.VirtualMachine(executable, tvm.cpu())
     arguments = [tvm.runtime.tensor(array) for array in weights]
@@ -75,8 +77,8 @@ def evaluate_weights(
 
 
 def _schedule_function(function: tvm.tirx.PrimFunc, scheduler: Scheduler) -> tvm.tirx.PrimFunc:
-    alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    return scheduler(alone)["main"]
+    kernel_module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return scheduler(kernel_module)["main"]
 
 
 def _prepare_kernels(
@@ -89,8 +91,8 @@ def _prepare_kernels(
         if copies := ElementCopies.of(function):
             kernels[name] = partial(_copy_elements, copies)
         else:
-            scheduled = _schedule_function(function, scheduler)
-            computing[name] = scheduled.with_attr("global_symbol", name)
+            scheduled_function = _schedule_function(function, scheduler)
+            computing[name] = scheduled_function.with_attr("global_symbol", name)
     if computing:
         with pass_context():
             library = compile_kernel(tvm.IRModule(computing), target)

@@ -70,7 +70,7 @@ class KernelThreads:
     ) -> R:
         """Run `function` under a limit, its last argument, and return the result.
 
-        Raises CallLimitError for a call that its limit ends, or whose turn does not come in time.
+        Raises CallLimitError for a call that exceeds its limit, or waits longer than that to begin.
         """
         if limit is None:
             return self.run(function, *args)

@@ -68,7 +68,7 @@ class ModelInstances(Described):
     def _borrow_instance(
         self, limit: float | CallLimit | None
     ) -> Iterator[tuple[Instance, CallLimit | None]]:
-        """Yield a free instance and the limit, whose time includes the wait for the instance."""
+        """Yield a free instance and the limit; its time includes the wait for the instance."""
         with nullcontext() if limit is None else self._limits.start(limit) as running_limit:
             try:
                 instance = self._free.get(

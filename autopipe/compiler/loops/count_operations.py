@@ -1,8 +1,8 @@
 """Upper bounds of operation counts, for loops of data-dependent length.
 
 TVM assumes the largest value of the index type for a loop of unknown extent: it counts 6.7e23
-operations for adaptive pooling, whose windows differ by some pixels. This module takes the largest
-extent that occurs.
+operations for adaptive pooling with windows that differ by some pixels. This module takes the
+largest extent that occurs.
 
 Example: adaptive pooling of 56 rows to 6 has windows of 9 to 11 rows, `(i * 56 + 61) // 6 - i * 56
 // 6` of them. With i from 0 to 5 that is at most 11.

@@ -136,7 +136,7 @@ def _inline_single_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | N
 
 
 def _remove_trivial_loop(loop: For) -> Stmt:
-    """Return the body of an empty or serial one-step loop whose variable is not used.
+    """Replace an empty or serial one-step loop with an unused variable by its body.
 
     Any other kind of loop is part of a schedule, and stays for the checks that refuse those.
     """

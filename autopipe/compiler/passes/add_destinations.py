@@ -26,7 +26,7 @@ WORTH: Final = 256 << 10
 
 
 def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
-    """Add `main_into` to a module whose outputs have static shapes and are large enough.
+    """Add `main_into` to a module with outputs of static shapes that are large enough.
 
     A model with dynamic shapes has none: its callers do not know output shapes. A GPU's outputs are
     in device memory.

@@ -77,7 +77,7 @@ def convert_layout(
 
 
 def count_layouts(module: tvm.IRModule) -> LayoutReport:
-    """Count the layouts and transposes of a graph whose work on weights was lifted."""
+    """Count the layouts and transposes of a graph, without its lifted work on weights."""
     layouts: dict[str, Counter[str]] = {}
     transposes = 0
     for _, function in graph_functions(module):

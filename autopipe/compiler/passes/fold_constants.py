@@ -1,6 +1,6 @@
 """Fold calls of constants by TVM's `FoldConstant`.
 
-TVM's pass legalizes each call and evaluates those whose operands are constants. The others are not
+TVM's pass legalizes each call and evaluates calls of constant operands. The others are not
 legalized here: `legalize` does it, once their layouts are final.
 """
 

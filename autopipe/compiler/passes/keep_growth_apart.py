@@ -21,8 +21,8 @@ In one function, neighbours in the loops would be columns: indices would be comp
 each element. Unfused, the channels of a pixel are read together, as a vector.
 
 A value that is read twice in a function is inlined twice, so a chain of such ops doubles the
-expression at each step. An op whose expression would be longer than `_LONGEST` is marked like a
-matmul, too: it reads its operands from memory. Equal calls share a PrimFunc, so all of them do.
+expression at each step. An op with an expression longer than `_LONGEST` is marked like a matmul,
+too: it reads its operands from memory. Equal calls share a PrimFunc, so all of them do.
 
     y = multiply(x, sigmoid(x))                 # 2 x
     z = multiply(y, sigmoid(y))                 # 4 x

@@ -39,7 +39,7 @@ def lift_weights(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
 
 
 def _lift_at_once(module: tvm.IRModule) -> tuple[tvm.IRModule, tvm.IRModule]:
-    """Lift weights of a module whose only Relax function is `main`, in linear time.
+    """Lift weights of a module with `main` as its only Relax function, in linear time.
 
     Raises NotSplitError.
     """

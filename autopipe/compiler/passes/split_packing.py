@@ -1,4 +1,4 @@
-"""Split kernels whose schedules pack weights into the packing and the rest."""
+"""Split kernels with packed weights into the packing and the rest."""
 
 import tvm
 from tvm.relax import transform

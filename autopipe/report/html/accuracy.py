@@ -81,15 +81,15 @@ def _list_worst_rows(verification: Verification) -> Iterator[TableRow]:
 
 
 def _rank_error(output: OutputComparison) -> tuple[bool, float]:
-    failed = output.failure is not None
-    return failed, (output.max_abs or inf) if failed else (output.used or 0.0)
+    is_failure = output.failure is not None
+    return is_failure, (output.max_abs or inf) if is_failure else (output.used or 0.0)
 
 
 def _build_row(case: CheckedCase, output: OutputComparison) -> TableRow:
-    failed = output.failure is not None
-    outcome = CaseOutcome.FAILED if failed else CaseOutcome.PASSED
+    is_failure = output.failure is not None
+    outcome = CaseOutcome.FAILED if is_failure else CaseOutcome.PASSED
     return TableRow((
-        output.output, case.told, Cell(str(outcome), mark="bad" if failed else "good"),
+        output.output, case.told, Cell(str(outcome), mark="bad" if is_failure else "good"),
         Cell(_format_used_part(output.used), output.used),
         _build_error_cell(output.max_abs), _build_error_cell(output.max_rel),
         _build_error_cell(output.tolerance.rtol), _build_error_cell(output.tolerance.atol),

@@ -44,7 +44,7 @@ _SCREENING: Final = 5
 """Rounds of the screening phase."""
 
 _FEW: Final = 3
-"""Rounds without which the screening phase tells nothing."""
+"""Minimum number of rounds of the screening phase."""
 
 _PART: Final = 0.4
 """Part of the time left that the screening phase may take."""
@@ -58,15 +58,15 @@ Ranks = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the comparison inside a model came to."""
+    """The result of the comparison inside a model."""
 
     evidence: Mapping[str, Sequence[TaskEvidence]]
-    """What was timed of the schedules of each task, by workload."""
+    """The times of the schedules of each task, by workload."""
     times: Mapping[str, tuple[float, ...]]
     """Seconds of one call of the winner inside the model, a value a round, by workload."""
     report: FinalsReport
     tasks: Mapping[str, FinalTime]
-    """What is reported of each task, by workload."""
+    """The reported time of each task, by workload."""
 
 
 class _FinalKernels(NamedTuple):
@@ -74,14 +74,14 @@ class _FinalKernels(NamedTuple):
 
     kernels: Kernels
     gain: Interval | None
-    """What packages with the challengers take by what those with the incumbents take; null where
-    there was no challenger."""
+    """Time of the packages with challengers over that of packages with incumbents; null without a
+    challenger."""
     whole: float
     """Seconds of a run."""
 
 
 class _RacedPackages(NamedTuple):
-    """Seconds of a run of packages that ran in turn, a value a round."""
+    """Seconds of a run of two packages in alternating order, a value a round."""
 
     old: Sequence[float]
     new: Sequence[float]
@@ -93,7 +93,7 @@ class Finals:
     def __init__(
         self, models: Models, tasks: Sequence[Task], finalists: Sequence[Finalists], limits: Limits
     ) -> None:
-        """Initialize from a model whose functions have the finalists' schedules, and all tasks."""
+        """Initialize from a model with the finalists' schedules in its functions, and all tasks."""
         self._tasks = tasks
         self._models = models
         self._entered = {entry.state.task.workload: entry for entry in finalists}
@@ -250,7 +250,7 @@ class Finals:
         return self._pace.rounds(self._models.round, places, part, fewest, most)
 
     def _place(self, ranks: Ranks) -> Place:
-        """Return the ranks by function, of tasks that have so many finalists."""
+        """Map each function to the rank of its task, without ranks that the task lacks."""
         return {
             name: rank
             for workload, entry in self._entered.items()

@@ -50,16 +50,16 @@ class Finalists:
 
 
 def select_finalists(
-    states: Sequence[TaskState], checks: Checks, *, most: int, done: Collection[str] = ()
+    states: Sequence[TaskState], checks: Checks, *, most: int, done_workloads: Collection[str] = ()
 ) -> list[Finalists]:
     """Return the finalists of each task that has a record, `most` of a heavy one.
 
-    Of workloads that are `done` it is the winner alone. Untuned schedules have passed their check.
+    `done_workloads` have their winner alone. Untuned schedules have passed their check.
     """
-    finalists = _enter_finalists(states, checks, most, done)
+    finalists = _enter_finalists(states, checks, most, done_workloads)
     incumbents = {entry.state.task.workload: entry.incumbent for entry in finalists if entry.held}
     if set(find_passing(states, incumbents, checks)) != incumbents.keys():
-        finalists = _enter_finalists(states, checks, most, done)
+        finalists = _enter_finalists(states, checks, most, done_workloads)
     return finalists
 
 

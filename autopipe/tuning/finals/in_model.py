@@ -74,13 +74,19 @@ class ModelComparison:
         return list(load_sized_models(self.tasks.lowered, self.tasks.every))
 
     def _compare_in(
-        self, model: SizedModel, done: Collection[str], states: Sequence[TaskState], seconds: float
+        self,
+        model: SizedModel,
+        done_workloads: Collection[str],
+        states: Sequence[TaskState],
+        seconds: float,
     ) -> Decided | None:
-        """Compare the finalists of tasks that are not `done` in one model; None if it failed."""
+        """Compare the finalists in one model, without `done_workloads`; None if it failed."""
         end = monotonic() + seconds
         called_states = _find_called(model, states)
         most = self.plan.tuning.finalists
-        finalists = select_finalists(called_states, self.checks, most=most, done=done)
+        finalists = select_finalists(
+            called_states, self.checks, most=most, done_workloads=done_workloads
+        )
         if not finalists:
             return None
         at = "".join(f", {name} {size}" for name, size in model.sizes.items())

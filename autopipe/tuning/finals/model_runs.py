@@ -149,14 +149,14 @@ class Pace:
 
 def build_model(
     models: Models,
-    entered: Sequence[Finalists],
+    finalists: Sequence[Finalists],
     pace: Pace,
     place: Place,
     run: Callable[[], object],
 ) -> Compiled:
     """Build the model with the incumbents of a `place`, and compile finalists; return how many.
 
-    `run` runs the model a little and tells `pace` what a round takes. Raises TooLate where no
+    `run` runs the model a little and sets the seconds of a round in `pace`. Raises TooLate where no
     task has a challenger.
     """
     start = monotonic()
@@ -168,9 +168,9 @@ def build_model(
     pace.kept = reserved_seconds if reserved_seconds >= _ENOUGH * packages else 0.0
     playing = _PLAYED * FEWEST * pace.each
     shortest = _PART * (pace.left() + pace.kept)
-    compiled_counts = {entry.state.task.workload: 0 for entry in entered}
+    compiled_counts = {entry.state.task.workload: 0 for entry in finalists}
     longest = 0.0
-    for rank, entry in _order_finalists(entered):
+    for rank, entry in _order_finalists(finalists):
         left = pace.left()
         short = rank >= _SURE_OF and left + pace.kept < shortest
         if short or left - playing < longest:
@@ -180,16 +180,16 @@ def build_model(
         compiled_counts[entry.state.task.workload] = rank + 1
         longest = max(longest, monotonic() - start)
     usable = {name: count if count > 1 else 0 for name, count in compiled_counts.items()}
-    if any(len(entry.proposals) > 1 for entry in entered) and not any(usable.values()):
+    if any(len(entry.proposals) > 1 for entry in finalists) and not any(usable.values()):
         raise TooLate
     return usable
 
 
 def _order_finalists(finalists: Sequence[Finalists]) -> Iterator[tuple[int, Finalists]]:
     """Yield ranks and tasks in the order in which they are compiled."""
-    contested = [entry for entry in finalists if len(entry.proposals) > 1]
-    contested.sort(key=lambda entry: -entry.state.task.calls * entry.state.best)
-    most = max((len(entry.proposals) for entry in contested), default=0)
-    yield from ((rank, entry) for entry in contested for rank in (0, 1))
+    contested_finalists = [entry for entry in finalists if len(entry.proposals) > 1]
+    contested_finalists.sort(key=lambda entry: -entry.state.task.calls * entry.state.best)
+    most = max((len(entry.proposals) for entry in contested_finalists), default=0)
+    yield from ((rank, entry) for entry in contested_finalists for rank in (0, 1))
     for rank in range(2, most):
-        yield from ((rank, entry) for entry in contested if len(entry.proposals) > rank)
+        yield from ((rank, entry) for entry in contested_finalists if len(entry.proposals) > rank)

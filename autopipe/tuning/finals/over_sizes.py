@@ -74,9 +74,9 @@ def invite_guests(
 def pick_settings(
     families: Sequence[Family], journal: Journal
 ) -> dict[str, dict[str, OpenSetting]]:
-    """Select the winning settings, by the workload at specialized sizes whose record stores them.
+    """Select the winning settings, by the workload at specialized sizes that they are recorded for.
 
-    Each names its workload with dynamic shapes. The setting of the record itself is left out.
+    Each names its workload with dynamic shapes. The setting of the record itself is omitted.
     """
     settings: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
     for family in families:
@@ -108,12 +108,12 @@ def _find_repeat_times(state: TaskState, journal: Journal) -> Mapping[Proposal, 
 def _list_candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
     """Yield the fastest settings of all members, the winners first, that fit every member."""
     member_schedules = (_list_dynamic_schedules(state, journal) for state in family.members)
-    interleaved = (
+    interleaved_schedules = (
         one for place in zip_longest(*member_schedules) for one in place if one is not None
     )
     fit = (
         proposal
-        for proposal in dict.fromkeys(interleaved)
+        for proposal in dict.fromkeys(interleaved_schedules)
         if all(_is_applicable(state, proposal, journal, maker) for state in family.members)
     )
     yield from islice(fit, _GUESTS)

@@ -24,22 +24,22 @@ class SizedModel:
     """Of each dimension; {} of a model without dynamic shapes."""
 
 
-def load_sized_models(lowered: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
+def load_sized_models(lowered_folder: Path, tasks: Sequence[Task]) -> Iterator[SizedModel]:
     """Yield the model at each specialized size; the model itself, if all shapes are static."""
-    sized_modules = SizedModules.within(lowered).modules
+    sized_modules = SizedModules.within(lowered_folder).modules
     for model in sized_modules:
-        module = module_io.load_module(lowered / model.file)
+        module = module_io.load_module(lowered_folder / model.file)
         yield SizedModel(module, _select_tasks(module, model.label, tasks), model.sizes)
     if not sized_modules:
-        yield SizedModel(module_io.load_module(lowered / WHOLE), tasks, {})
+        yield SizedModel(module_io.load_module(lowered_folder / WHOLE), tasks, {})
 
 
-def can_run(lowered: Path, tasks: Sequence[Task]) -> bool:
+def can_run(lowered_folder: Path, tasks: Sequence[Task]) -> bool:
     """Tell whether all kernels of the model have static shapes, at least at specialized sizes.
 
-    Those that it computes from its inputs might come to anything for inputs that are made up.
+    Data-dependent shapes could take any value for synthetic inputs.
     """
-    labels = [one.label for one in SizedModules.within(lowered).modules] or [""]
+    labels = [one.label for one in SizedModules.within(lowered_folder).modules] or [""]
     return not any(
         (task.sizes or task.likely) and parse_label(name) in labels
         for task in tasks

@@ -28,7 +28,7 @@ class FarmRunner:
     """Hands candidates to the workers of one label."""
 
     def __init__(self, farm: Farm, request: Wanted) -> None:
-        """Initialize from a farm whose workers are all of one kind."""
+        """Initialize from a farm of workers of one kind."""
         self._farm = farm
         self._limits = request.measure
         self.tell: Callable[[int, Measurement], None] | None = None

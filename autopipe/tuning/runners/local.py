@@ -36,7 +36,7 @@ class LocalRunner:
             yield from enumerate(measurements)
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:
-        """Time one after the other, and so on for so many rounds."""
+        """Time all candidates one after the other, `count` times."""
         return self._local.rounds(candidates, count)
 
     def close(self) -> None:

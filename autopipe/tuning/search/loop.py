@@ -47,7 +47,9 @@ class Proposer(Protocol):
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if there never were."""
 
-    def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
+    def learn(
+        self, state: TaskState, by: Contender, measurements: Sequence[MeasuredSchedule]
+    ) -> None:
         """Pass the results of the last proposal to the search."""
 
 

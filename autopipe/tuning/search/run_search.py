@@ -58,7 +58,7 @@ def run_search(
         load_engine_makers((by.engine for _, by in problems), trials.conditions), problems,
         concurrent_runs.known, plan.judge.min_space if plan.judge else 1,
         [make_search_key(*suspect) for suspect in suspects], left=trials.seconds_left,
-        many=request.many, news=concurrent_runs.news,
+        process_count=request.many, news=concurrent_runs.news,
     )  # fmt: skip
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:

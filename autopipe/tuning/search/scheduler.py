@@ -24,26 +24,26 @@ Scheduler = Callable[[Sequence[TaskState]], TaskState]
 
 
 def choose_by_gradient(states: Sequence[TaskState]) -> TaskState:
-    """Choose the task whose next batch shortens the model most.
+    """Choose the task with the largest expected gain of the model from its next batch.
 
     Section 6 of "Ansor" (OSDI 2020). First comes what has no schedule yet, the heaviest before.
     A task that was never searched comes before another one goes far ahead: its gain is unknown.
     """
-    going = [state for state in states if state.stopped is None]
-    fresh = [state for state in going if state.best == math.inf]
-    if fresh:
-        return max(fresh, key=lambda state: (-len(state.history), state.task.share))
-    steepest = max(going, key=lambda state: _estimate_gain(state, states))
-    unsearched = [state for state in going if not _count_searched(state)]
-    if unsearched and _count_searched(steepest) >= _AHEAD:
-        return max(unsearched, key=lambda state: state.share)
+    active_states = [state for state in states if state.stopped is None]
+    untimed_states = [state for state in active_states if state.best == math.inf]
+    if untimed_states:
+        return max(untimed_states, key=lambda state: (-len(state.history), state.task.share))
+    steepest = max(active_states, key=lambda state: _estimate_gain(state, states))
+    unsearched_states = [state for state in active_states if not _count_searched(state)]
+    if unsearched_states and _count_searched(steepest) >= _AHEAD:
+        return max(unsearched_states, key=lambda state: state.share)
     return steepest
 
 
 def choose_round_robin(states: Sequence[TaskState]) -> TaskState:
     """Choose the task that had the fewest batches."""
-    going = [state for state in states if state.stopped is None]
-    return min(going, key=lambda state: len(state.history))
+    active_states = [state for state in states if state.stopped is None]
+    return min(active_states, key=lambda state: len(state.history))
 
 
 SCHEDULERS: Final[Mapping[str, Scheduler]] = {

@@ -43,30 +43,30 @@ class Searcher:
         self,
         engines: Engines,
         problems: Mapping[Key, Problem],
-        known: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]],
+        list_known: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]],
         least: int = 1,
         suspects: Iterable[Key] = (),
         *,
         left: Callable[[], float] = lambda: math.inf,
-        many: int = 1,
+        process_count: int = 1,
         news: Callable[[TaskState, Contender], Sequence[MeasuredSchedule]] = _report_no_news,
     ) -> None:
-        """Start the processes; `known` returns the measured schedules when a search begins.
+        """Start the processes; `list_known` returns the measured schedules when a search begins.
 
         `news` returns the schedules that other runs measured since then, of the same arm.
 
         A design space of fewer schedules than `least` is not searched. The searches of `suspects`
         failed in an earlier run: they are not restarted. `left` returns the seconds that are left
-        for searches: one that takes longer is ended. The tasks are divided among `many`
-        processes, which search beside each other.
+        for searches: one that takes longer is ended. The tasks are divided among `process_count`
+        processes, which search concurrently.
         """
         tasks = list(dict.fromkeys(task for task, _ in problems))
-        self.width = max(1, min(many, len(tasks)))
+        self.width = max(1, min(process_count, len(tasks)))
         """How many tasks propose at a time."""
         processes = [SearchProcess(engines, problems, left) for _ in range(self.width)]
         self._processes = processes
         self._home = {task: processes[n % self.width] for n, task in enumerate(tasks)}
-        self._known = known
+        self._known = list_known
         self._news = news
         self._least = least
         self._open: dict[Key, int] = {}
@@ -97,16 +97,18 @@ class Searcher:
             except Failed as error:
                 self._restart_search(key, error)
 
-    def learn(self, state: TaskState, by: Contender, measured: Sequence[MeasuredSchedule]) -> None:
+    def learn(
+        self, state: TaskState, by: Contender, measurements: Sequence[MeasuredSchedule]
+    ) -> None:
         """Send a search the times of its last proposals; an ended search is skipped.
 
-        Raises Failed if it fails for the second time, and OutOfTime. Where several search at a
-        time, that is found out when it is asked for the next proposal.
+        Raises Failed if it fails for the second time, and OutOfTime. With several processes, the
+        next proposal of the search raises these.
         """
         key = make_search_key(state, by)
         if not self._is_open(key):
             return
-        entries = [asdict(known) for known in measured]
+        entries = [asdict(known) for known in measurements]
         self._told[key] = self._home[key[0]].ask([key, "learn", entries])
         if self.width == 1:
             try:

@@ -68,7 +68,7 @@ def is_known_op(op: str) -> bool:
 
 
 def is_number(word: str) -> bool:
-    """Whether `T.word` is a scalar type, whose call creates a constant."""
+    """Whether `T.word` is a scalar type, so that a call of it creates a constant."""
     return bool(_NUMBER.fullmatch(word))
 
 

@@ -45,7 +45,7 @@ def to_relax(
     dimensions: Mapping[str, Dimension] = MappingProxyType({}),
     origins: Origins = NO_ORIGINS,
 ) -> IRModule:
-    """Convert a model to an IRModule whose `main` takes the inputs, then the weights, in order.
+    """Convert a model to an IRModule; its `main` takes the inputs, then the weights, in order.
 
     Dynamic sizes come between them, as one shape: the number of multiples of each of `dimensions`.
     Example: with `height: {multiple: 32}` an input [1, 3, 32 * height, 640] follows from [height].

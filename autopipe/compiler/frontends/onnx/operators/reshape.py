@@ -80,21 +80,21 @@ def convert_dynamic_reshape(
     label = describe_node("Reshape", attr)
     data, target_sizes = inputs[:2]
     before, count = extents.shape(data, label), operand_facts.require_shape(target_sizes, label)[0]
-    zero, one = _ZERO, relax.const(1, "int64")
+    zero, unit = _ZERO, relax.const(1, "int64")
     if not attr.get("allowzero", 0):
         input_sizes = extents.put(bb, as_vector_array((before + [0] * count)[:count]), "int64")
         target_sizes = bb.emit(
             relax.op.where(bb.emit(relax.op.equal(target_sizes, zero)), input_sizes, target_sizes)
         )
-    open_ = bb.emit(relax.op.less(target_sizes, zero))
+    is_inferred = bb.emit(relax.op.less(target_sizes, zero))
     known_product = bb.emit(
-        relax.op.prod(bb.emit(relax.op.where(open_, one, target_sizes)), keepdims=True)
+        relax.op.prod(bb.emit(relax.op.where(is_inferred, unit, target_sizes)), keepdims=True)
     )
-    known_product = bb.emit(relax.op.maximum(known_product, one))
+    known_product = bb.emit(relax.op.maximum(known_product, unit))
     element_count = as_vector_array([extents.simple(multiply_sizes(before))])
     elements = extents.put(bb, element_count, "int64")
     remainder = bb.emit(relax.op.floor_divide(elements, known_product))
-    target_sizes = bb.emit(relax.op.where(open_, remainder, target_sizes))
+    target_sizes = bb.emit(relax.op.where(is_inferred, remainder, target_sizes))
     sizes = extents.read(
         bb,
         target_sizes,

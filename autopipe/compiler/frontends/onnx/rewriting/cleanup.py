@@ -119,7 +119,7 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
     OnnxPass(_rewrite_masks, "TVM's maximum of minus infinities is the lowest finite number"),
     OnnxPass(_store_shapes, "TVM returns no shapes, so a known one is a constant"),
     OnnxPass(_drop_empty_masks, "bodies of operators choose by masks that are never true"),
-    OnnxPass(_detach_weights, "weights are inputs of the graph, whose values stay apart"),
+    OnnxPass(_detach_weights, "weights are inputs of the graph, with their values kept outside"),
     OnnxPass(_fold_empty_tensors, "shapes that were computed are known by now"),
 )
 """The passes over the ONNX graph, in order."""
