@@ -133,11 +133,11 @@ class Simulated:
         self._seconds = seconds
 
     def measure(
-        self, candidates: Sequence[Repeatable], best: float = math.inf, *, rivals: bool = True,
+        self, candidates: Sequence[Repeatable], best: float = math.inf, *, same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:  # fmt: skip
         """Yield the times; nothing waits for them."""
-        del best, rivals, until
+        del best, same_task, until
         for place, candidate in enumerate(candidates):
             yield place, Measurement((self._seconds(candidate),))
 

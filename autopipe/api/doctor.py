@@ -134,7 +134,7 @@ def _diagnose_devices(measure: Measure) -> Diagnosis:
     advice = f"start the server of a device of the key {measure.key}"
     try:
         state: Literal["ok", "fail"] = "ok" if measure.key in tracker.known_keys() else "fail"
-        return Diagnosis(state, "devices", tracker.told(), advice)
+        return Diagnosis(state, "devices", tracker.describe_keys(), advice)
     except Unreached as error:
         return Diagnosis("fail", "devices", str(error), "start TVM's RPC tracker there")
 

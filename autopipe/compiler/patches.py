@@ -226,7 +226,7 @@ def replace_build(compile_function: Callable[..., Any]) -> None:
     TVM's folding compiles kernels and runs them, so they have to be inspected first. It finds the
     function by its name, `tirx.build`.
 
-    It can go once folding is told what to compile with, or is done without machine code.
+    It can go once folding takes a compiler as an argument, or is done without machine code.
     """
     import tvm
 

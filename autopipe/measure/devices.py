@@ -69,7 +69,7 @@ class Devices:
     def known(self) -> None:
         """Raise Unreached unless the tracker knows a device of the key."""
         if self.key not in self.tracker.known_keys():
-            raise Unreached(f"no device {self.key!a}: {self.tracker.told()}")
+            raise Unreached(f"no device {self.key!a}: {self.tracker.describe_keys()}")
 
     @contextmanager
     def opened(self, kernels: Sequence[LinkedKernel], runs: int = 1) -> Generator["OpenSession"]:

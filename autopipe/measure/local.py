@@ -72,14 +72,14 @@ class Local:
         candidates: Sequence[Candidate],
         best: float = math.inf,
         *,
-        rivals: bool = True,
+        same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[Measurement]:
         """Build `cores` candidates at a time, then time them one by one.
 
-        `best` is the time to beat. With `rivals`, all candidates are of one task: the time of one
-        is that to beat for the next. Candidates not built by `until`, on the monotonic clock, are
-        omitted.
+        `best` is the time to beat, in seconds. With `same_task` all candidates are of one task: the
+        time of each is the one to beat for the next. Candidates not built by `until`, on the
+        monotonic clock, are omitted.
         """
         for start in range(0, len(candidates), _HELD):
             some = candidates[start : start + _HELD]
@@ -94,7 +94,7 @@ class Local:
                             candidate, trials, place, best, self._limits.repeat
                         )
                         self._kept.offer(candidate, trials[place], measurement)
-                        best = min(best, measurement.median) if rivals else best
+                        best = min(best, measurement.median) if same_task else best
                         yield measurement
             finally:
                 self._close_trials(trials)

@@ -67,7 +67,7 @@ def to_measurement(seconds: tuple[float, ...], *, cut: bool) -> Measurement:
     """Build a measurement; a failed one for impossible times."""
     for value in seconds:
         if not (math.isfinite(value) and value > 0):
-            return Measurement(error=f"the timer said {value!r} seconds")
+            return Measurement(error=f"the timer returned {value!r} seconds")
     if not seconds:
-        return Measurement(error="the timer said nothing")
+        return Measurement(error="the timer returned no times")
     return Measurement(seconds, cut=cut)

@@ -58,7 +58,7 @@ class Tracker:
             try:
                 summary = talk.ask([_SUMMARY])
             except TimeoutError:
-                raise self.unreached(f"nothing was said within {self.seconds:g} s") from None
+                raise self.unreached(f"no reply within {self.seconds:g} s") from None
         try:
             keys = {str(server["key"]).removeprefix(_SERVER) for server in summary["server_info"]}
         except (TypeError, LookupError):
@@ -72,7 +72,7 @@ class Tracker:
                 answer = talk.ask([_REQUEST, key, "", 1])
             except TimeoutError:
                 raise Unreached(
-                    f"no device {key!a} was free within {seconds:g} s; {self.told()}"
+                    f"no device {key!a} was free within {seconds:g} s; {self.describe_keys()}"
                 ) from None
         try:
             host, port, word = answer
@@ -87,7 +87,7 @@ class Tracker:
             )
         return address
 
-    def told(self) -> str:
+    def describe_keys(self) -> str:
         """Describe the keys of the registered devices in words. Raises Unreached."""
         keys = ", ".join(key if key.isprintable() else ascii(key) for key in self.known_keys()[:20])
         return f"the tracker at {self.place} knows {keys or 'no device'}"
@@ -150,7 +150,7 @@ class _Talk:
             self._socket.sendall(_MAGIC)
             reply = self._bytes(len(_MAGIC), end)
         except TimeoutError:
-            within = f"nothing was said within {self._tracker.seconds:g} s"
+            within = f"no reply within {self._tracker.seconds:g} s"
             raise self._tracker.unreached(within) from None
         except OSError as error:
             raise self._tracker.unreached(error.strerror or error) from None

@@ -95,7 +95,7 @@ class Record:
         """Return the record, or a failed trial if a time is below `least` seconds."""
         if not any(0 < value < least for value in self.seconds):
             return self
-        error = f"the timer said {min(self.seconds):.1e} s, which no processor reaches"
+        error = f"the timer returned {min(self.seconds):.1e} s, which no processor reaches"
         return replace(self, seconds=(), error=error)
 
     def checksum(self, platform: Platform) -> str:

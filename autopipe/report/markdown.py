@@ -131,10 +131,10 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
             "",
         )
     ]
-    for rival in benchmark.rivals:
-        against = benchmark.comparisons[rival.name]
-        name = format_code(f"{rival.name} {rival.version}")
-        times = _format_times(rival.latency)
+    for competitor in benchmark.rivals:
+        against = benchmark.comparisons[competitor.name]
+        name = format_code(f"{competitor.name} {competitor.version}")
+        times = _format_times(competitor.latency)
         rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
     yield from format_table(header, rows)
     if benchmark.best:

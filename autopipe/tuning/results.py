@@ -117,7 +117,7 @@ class Results:
         failed_count = sum(state.failed for state in self._states)
         total = compute_latency(self._states)
         speed = f", {total * 1e3:.2f} ms in all" if total is not None else ""
-        speed += "".join(map(_describe_finals, self._reports))
+        speed += "".join(map(_describe_comparison, self._reports))
         if not self._states:
             return "no task to tune"
         return (
@@ -209,19 +209,18 @@ def _to_report_fields(reports: tuple[FinalsReport, ...]) -> dict[str, Any]:
     return {"finals": reports[0]} if reports else {}
 
 
-def _describe_finals(finals: FinalsReport) -> str:
+def _describe_comparison(report: FinalsReport) -> str:
     """Summarize the in-model comparison: decided tasks, and kernel time of the total time."""
-    sizes = ", ".join(f"{name} {size}" for name, size in finals.sizes.items())
+    sizes = ", ".join(f"{name} {size}" for name, size in report.sizes.items())
     at = f" at {sizes}" if sizes else ""
     part = (
-        f"; kernels {finals.kernels * 1e3:.3g} of {finals.whole * 1e3:.3g} ms inside the model{at}"
+        f"; kernels {report.kernels * 1e3:.3g} of {report.whole * 1e3:.3g} ms inside the model{at}"
     )
-    if finals.tasks:
-        gain = f": {Interval.of(finals.gain)} of the time" if finals.gain else ""
-        part += (
-            f", {finals.decided} of {finals.tasks} finals decided, {finals.changed} changed{gain}"
-        )
-        if finals.gain is None or finals.gain[2] >= 1.0:
+    if report.tasks:
+        gain = f": {Interval.of(report.gain)} of the time" if report.gain else ""
+        part += f", {report.decided} of {report.tasks} tasks decided there"
+        part += f", {report.changed} changed{gain}"
+        if report.gain is None or report.gain[2] >= 1.0:
             part += "; nothing was found that is faster for sure than the untuned schedules"
     return part
 

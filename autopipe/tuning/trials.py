@@ -88,7 +88,7 @@ class Trials:
         If several are measured at a time, they start at once.
         """
         return self._start_measuring(
-            [(state, proposal) for proposal in proposals], state.best, rivals=True
+            [(state, proposal) for proposal in proposals], state.best, same_task=True
         )
 
     def finish(self, underway: "Underway") -> list[tuple[Proposal, Measurement]]:
@@ -106,12 +106,12 @@ class Trials:
         while proposals and self.left() > 0 and not self.late():
             count = min(max(_TOGETHER, 2 * self.width), self.left())
             self._collect_measurements(
-                self._start_measuring(proposals[:count], math.inf, rivals=False)
+                self._start_measuring(proposals[:count], math.inf, same_task=False)
             )
             proposals = proposals[count:]
 
     def _start_measuring(
-        self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, rivals: bool
+        self, proposals: Sequence[tuple[TaskState, Proposal]], best: float, *, same_task: bool
     ) -> "Underway":
         candidates = [self.candidate(*proposal) for proposal in proposals]
         written_places: set[int] = set()
@@ -124,7 +124,7 @@ class Trials:
         if hasattr(self.measurer, "tell"):
             self.measurer.tell = write
         until = monotonic() + self.seconds_left()
-        measurements = self.measurer.measure(candidates, best, rivals=rivals, until=until)
+        measurements = self.measurer.measure(candidates, best, same_task=same_task, until=until)
         return Underway(proposals, measurements, written_places)
 
     def _collect_measurements(self, underway: "Underway") -> dict[int, Measurement]:

@@ -146,7 +146,7 @@ def children():
     candidates = [
         Repeatable("sum", "direct", f"[{at}]", total, one) for at, one in enumerate(around)
     ]
-    found = [measurement.error for measurement in local.measure(candidates, rivals=False)]
+    found = [measurement.error for measurement in local.measure(candidates, same_task=False)]
     local.close()
     return found
 

@@ -60,7 +60,7 @@ for workload in (conv(), softmax()):
     module = default.plan(workload, CONDITIONS).module
     candidates.append(partial(lambda module: module, module))
     candidates.append(partial(checked, workload, module, TARGET))
-for measurement in Local(TARGET, 2, Measure()).measure(candidates, rivals=False):
+for measurement in Local(TARGET, 2, Measure()).measure(candidates, same_task=False):
     print(measurement.error or "measured")
 print(os.getpid())
 """

@@ -9,12 +9,12 @@ from autopipe.measure.measurement import Measurement, to_measurement
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_a_time_that_can_not_be_true_is_a_failure(value):
     found = to_measurement((0.1, value, 0.2), cut=False)
-    assert found.error == f"the timer said {value!r} seconds"
+    assert found.error == f"the timer returned {value!r} seconds"
     assert found.median == math.inf
 
 
 def test_no_time_at_all_is_a_failure():
-    assert to_measurement((), cut=False).error == "the timer said nothing"
+    assert to_measurement((), cut=False).error == "the timer returned no times"
 
 
 @pytest.mark.fault("D18")

@@ -63,8 +63,8 @@ def test_a_tracker_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ((), "no RPC tracker answers at .*: nothing was said within 0.3 s"),
-        ((MAGIC, b""), "no RPC tracker answers at .*: nothing was said within 0.3 s"),
+        ((), "no RPC tracker answers at .*: no reply within 0.3 s"),
+        ((MAGIC, b""), "no RPC tracker answers at .*: no reply within 0.3 s"),
         ((b"HTTP/1.1 400 Bad Request\r\n",), "what answers at .* is no RPC tracker"),
         ((MAGIC, struct.pack("<i", 1 << 30)), "what answers at .* is no RPC tracker"),
         ((MAGIC, struct.pack("<i", -1)), "what answers at .* is no RPC tracker"),
@@ -82,7 +82,7 @@ def test_what_is_no_tracker_is_told_within_its_time(answers: tuple[bytes, ...], 
 def test_keys_are_told_once_each_and_harmless() -> None:
     with saying(MAGIC, packed([0, KNOWN])) as place:
         assert Tracker(place, 1.0).known_keys() == ["a", "b\x1b"]
-        assert Tracker(place, 1.0).told() == f"the tracker at {place} knows a, 'b\\x1b'"
+        assert Tracker(place, 1.0).describe_keys() == f"the tracker at {place} knows a, 'b\\x1b'"
 
 
 def test_a_device_has_a_word() -> None:

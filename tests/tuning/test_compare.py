@@ -17,7 +17,7 @@ from autopipe.tuning.finals.compare import Finals
 from autopipe.tuning.finals.finalists import Finalists, _make_finalists, _rank_candidates
 from autopipe.tuning.finals.model_runs import Limits, TooLate
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.results import _describe_finals
+from autopipe.tuning.results import _describe_comparison
 from autopipe.tuning.winner import pick_winner
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of
@@ -247,7 +247,7 @@ def test_what_is_faster_only_while_it_is_watched_does_not_win():
 def test_the_line_of_tuning_says_where_nothing_was_found():
     times = {"a": (1.0, 0.5)}
     for models, nothing in ((Models(times), False), (Shy(times), True)):
-        line = _describe_finals(play(models, entered(a=2)).report)
+        line = _describe_comparison(play(models, entered(a=2)).report)
         assert ("nothing was found" in line) == nothing
         assert "ms inside the model" in line
 

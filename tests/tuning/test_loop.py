@@ -57,7 +57,7 @@ class Stopwatch:
 
     width = 1
 
-    def measure(self, candidates, best=math.inf, *, rivals=True, until=math.inf):
+    def measure(self, candidates, best=math.inf, *, same_task=True, until=math.inf):
         self.groups.append((len(candidates), best))
         for place, candidate in enumerate(candidates):
             schedule = candidate.schedule
@@ -241,7 +241,7 @@ class Several(Stopwatch):
         super().__init__()
         self.open, self.most = 0, 0
 
-    def measure(self, candidates, best=math.inf, *, rivals=True, until=math.inf):
+    def measure(self, candidates, best=math.inf, *, same_task=True, until=math.inf):
         self.open += len(candidates)
         self.most = max(self.most, self.open)
         return self._measured(candidates)

@@ -104,8 +104,8 @@ def test_other_loops_of_the_same_operators_are_near(state, journal, maker, docum
 class Stopwatch:
     width = 1
 
-    def measure(self, candidates, best=math.inf, *, rivals=True, until=math.inf):
-        del best, rivals, until
+    def measure(self, candidates, best=math.inf, *, same_task=True, until=math.inf):
+        del best, same_task, until
         yield from ((place, Measurement((2.0,))) for place, _ in enumerate(candidates))
 
 

@@ -1,8 +1,8 @@
 """Draw seeded random weights.
 
 The output of every layer gets variance one. For that, a kernel is drawn with variance
-1 / (fan-in x expected square of its input). Behind a ReLU that is 2 / fan-in (He et al., 2015,
-arXiv:1502.01852).
+1 / (fan-in x expected square of its input). Behind a ReLU that is 2 / fan-in, the initialization
+`he_normal` (arXiv:1502.01852).
 """
 
 import hashlib

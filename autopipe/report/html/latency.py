@@ -75,15 +75,20 @@ def _build_contender_table(benchmark: BenchmarkReport) -> Markup:
     header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "verdict")
     rows = [TableRow((f"{benchmark.ours.name} {benchmark.ours.version}",
                  *_build_time_cells(benchmark.ours.latency), "", ""))]  # fmt: skip
-    for rival in benchmark.rivals:
-        comparison = benchmark.comparisons[rival.name]
+    for competitor in benchmark.rivals:
+        comparison = benchmark.comparisons[competitor.name]
         ratio, verdict = (
             Cell(f"{comparison.ratio:.2f}", comparison.ratio),
             _build_verdict_cell(comparison.verdict),
         )
         rows.append(
             TableRow(
-                (f"{rival.name} {rival.version}", *_build_time_cells(rival.latency), ratio, verdict)
+                (
+                    f"{competitor.name} {competitor.version}",
+                    *_build_time_cells(competitor.latency),
+                    ratio,
+                    verdict,
+                )
             )
         )
     return make_table("Latency of one run", header, rows)

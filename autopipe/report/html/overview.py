@@ -70,12 +70,12 @@ def _list_figures(report: RunReport) -> Iterator[tuple[str, Content]]:
 def _list_latency_figures(benchmark: BenchmarkReport | None) -> Iterator[tuple[str, Content]]:
     if benchmark is None:
         return
-    ours, rival = benchmark.ours.latency, benchmark.counted_rival
+    ours, competitor = benchmark.ours.latency, benchmark.counted_rival
     interval = f"{format_seconds(ours.low)} to {format_seconds(ours.high)}"
     yield "Latency", f"{format_seconds(ours.median)} ({interval})"
-    if rival is not None:
-        comparison = benchmark.comparisons[rival]
-        yield f"Relative to {rival}", f"{comparison.ratio:.2f}, {comparison.verdict}"
+    if competitor is not None:
+        comparison = benchmark.comparisons[competitor]
+        yield f"Relative to {competitor}", f"{comparison.ratio:.2f}, {comparison.verdict}"
 
 
 def _summarize_accuracy(report: RunReport) -> str:

@@ -20,13 +20,13 @@ from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.finals.finalists import Finalists
 
 FEWEST: Final = 9
-"""Rounds from which something is decided: 8 would do for the sign test."""
+"""Minimum rounds of a decision: 8 would suffice for the sign test."""
 
 _SURE_OF: Final = 3
-"""Ranks that are compiled as long as there is time; others take half of the finals at most."""
+"""Ranks that are compiled as long as there is time; others take at most half of the comparison."""
 
 _PART: Final = 0.5
-"""Part of the finals that is left when others are compiled no more."""
+"""Part of the in-model comparison that is left when other ranks are compiled no more."""
 
 _PROCESS: Final = 1.5
 """Seconds of one process that loads two models and runs them, with disturbances."""

@@ -57,12 +57,12 @@ class FarmRunner:
         candidates: Sequence[Repeatable],
         best: float = math.inf,
         *,
-        rivals: bool = True,
+        same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Submit all candidates at once, and yield measurements in the order of arrival."""
         # they are timed beside each other, and given up where the time ends
-        del rivals, until
+        del same_task, until
         patience = max(self._limits.build_timeout, self._limits.run_timeout)
         places = {}
         for place, candidate in enumerate(candidates):

@@ -26,12 +26,12 @@ class LocalRunner:
         candidates: Sequence[Repeatable],
         best: float = math.inf,
         *,
-        rivals: bool = True,
+        same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order."""
         with closing(
-            self._local.measure(candidates, best, rivals=rivals, until=until)
+            self._local.measure(candidates, best, same_task=same_task, until=until)
         ) as measurements:
             yield from enumerate(measurements)
 

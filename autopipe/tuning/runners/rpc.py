@@ -60,7 +60,7 @@ class RpcRunner:
         candidates: Sequence[Repeatable],
         best: float = math.inf,
         *,
-        rivals: bool = True,
+        same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
         """Yield place and measurement of each candidate, in order; builds are some ahead."""
@@ -75,7 +75,7 @@ class RpcRunner:
                 result = self._finish_build(children[place])
                 if isinstance(result, LinkedKernel):
                     result = self._time_kernel(result, best)
-                best = min(best, result.median) if rivals else best
+                best = min(best, result.median) if same_task else best
                 yield place, result
 
     def rounds(self, candidates: Sequence[Repeatable], count: int) -> list[Measurement]:

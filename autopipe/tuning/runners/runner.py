@@ -23,14 +23,14 @@ class Measurer(Protocol):
         candidates: Sequence[Repeatable],
         best: float = math.inf,
         *,
-        rivals: bool = True,
+        same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[tuple[int, Measurement]]:
-        """Yield the place of each candidate and its measurement, as soon as that is there.
+        """Yield the place of each candidate and its measurement, as soon as it is measured.
 
-        `best` is the time to beat. Candidates of one task are rivals: the time of one is what the
-        next has to beat. Of those that are not built by `until`, on the monotonic clock, nothing is
-        said. Closing the generator gives up those that are not measured yet.
+        `best` is the time to beat, in seconds. With `same_task` all candidates are of one task: the
+        time of each is the one to beat for the next. Candidates not built by `until`, on the
+        monotonic clock, are omitted. Closing the generator cancels the remaining measurements.
         """
 
     @property

@@ -25,13 +25,13 @@ class NotWorth(StageError):  # noqa: N818 - names an event
 
 @dataclass(frozen=True, slots=True)
 class SearchWorth:
-    """How much a search can gain in each task, and which tasks get no trials for lack of it.
+    """The possible gain of a search in each task, and the tasks that get no trials for lack of it.
 
-    What can be gained in a task is the time that its fastest schedule takes above the lower bound
-    of the machine, as a part of the model's time before the search. The tasks with the least to
-    gain are set aside, as many as have less than `tasks.judge.min_gain` to gain together: what is
-    given up is never more, however many tasks a model has. It is asked before the search and after
-    each batch. A task that was set aside stays so, for its time never grows.
+    The possible gain of a task is the time of its fastest schedule above the lower bound of the
+    machine, as a part of the model's time before the search. The tasks with the smallest gains are
+    set aside, as many as gain less than `tasks.judge.min_gain` together: the loss is never larger,
+    however many tasks a model has. This is decided before the search and after each batch. A task
+    that was set aside stays so, for its time never grows.
     """
 
     states: Sequence[TaskState]
@@ -66,7 +66,7 @@ class SearchWorth:
         ]
 
     def set_aside(self) -> None:
-        """Stop the tasks with the least to gain, unless `min_gain` can be gained in all of them."""
+        """Stop the tasks with the smallest gains, unless all of them could gain `min_gain`."""
         gains = self.gains()
         for group in _group_by_size(self.states).values():
             left = self.min_gain - sum(gains[at] for at in group if at in self.aside)

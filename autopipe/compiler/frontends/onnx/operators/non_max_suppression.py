@@ -111,7 +111,7 @@ def pick_boxes(
         boxes: [images, boxes, 4] corners; with `centered` middle, width and height.
         scores: [images, classes, boxes].
         order: [images, classes, boxes], places of the scores from the best one down.
-        limits: [1] each: boxes of a class, intersection over union, and the least score, if any.
+        limits: [1] each: boxes of a class, intersection over union, and the minimum score, if any.
         centered: Whether boxes have a middle.
 
     Returns [images * classes, boxes] int64, of which the first ones hold, and [images * classes].
