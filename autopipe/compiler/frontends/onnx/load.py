@@ -57,40 +57,38 @@ def _load_file(
     digest = source.hash_model(data)
     if sha256 not in {None, digest}:
         raise ModelError(f"the file's sha256 is {digest}, the pipeline asks for {sha256}")
-    admitted_model = gate.admit_model(data, path, inputs, dimensions)
-    arrays, warnings = _read_weights(admitted_model, path, weights)
+    admission = gate.admit_model(data, path, inputs, dimensions)
+    arrays, warnings = _read_weights(admission, path, weights)
     with _bound_memory(sum(values.nbytes for values in arrays.values())):
-        source_copy = type(admitted_model.model)()
-        source_copy.CopyFrom(admitted_model.model)
+        source_copy = type(admission.model)()
+        source_copy.CopyFrom(admission.model)
         nodes = number_nodes(source_copy)
         clean, parameters = clean_model(source_copy, arrays)
         finite_weights.note_finite_weights(clean, parameters)
         origins = read_origins(source_copy.graph, clean.graph, arrays)
-        module = relax.to_relax(clean, admitted_model.inputs, list(parameters), dimensions, origins)
+        module = relax.to_relax(clean, admission.inputs, list(parameters), dimensions, origins)
     # synthetic weights may be in bodies and functions, where the original has stored ones
     original = None if weights is not None else gate.read_original(data, path, inputs, arrays)
     if source.hash_model(source.read_model_file(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
-    graph = admitted_model.model.graph
-    outputs = describe_outputs(module, graph, admitted_model.inputs, dimensions)
-    warnings += (
-        *warn_of_deciding_inputs(graph, admitted_model.inputs),
-        *list_misdeclared(outputs, graph),
-    )
+    graph = admission.model.graph
+    outputs = describe_outputs(module, graph, admission.inputs, dimensions)
+    warnings += tuple(warn_of_deciding_inputs(graph, admission.inputs))
+    warnings += tuple(list_misdeclared(outputs, graph))
     return Imported(
         name=graph.name or "model",
         module=module,
-        inputs=admitted_model.inputs,
+        inputs=admission.inputs,
         outputs=outputs,
         weights=parameters,
         source_sha256=digest,
         synthesized=weights is not None,
-        opset=admitted_model.opset,
-        selects=find_index_limits(graph, [value.name for value in admitted_model.inputs]),
+        opset=admission.opset,
+        selects=find_index_limits(graph, [value.name for value in admission.inputs]),
         promises=derive_promises(graph, arrays, {value.name: value.dtype for value in outputs}),
         nodes=nodes,
         warnings=warnings,
-        write_reference=partial(write_reference, admitted_model.model, arrays, original),
+        write_reference=partial(write_reference, admission.model, arrays, original),
     )
 
 
@@ -108,21 +106,19 @@ def _bound_memory(weight_bytes: int) -> Iterator[None]:
 
 
 def _read_weights(
-    admitted_model: gate.Vetted, path: Path, weights: Weights | None
+    admission: gate.Vetted, path: Path, weights: Weights | None
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return (weights, read or synthesized; warnings about them)."""
-    arrays = {
-        name: tensors.read_array(tensor, path) for name, tensor in admitted_model.weights.items()
-    }
-    graph = admitted_model.model.graph
+    arrays = {name: tensors.read_array(tensor, path) for name, tensor in admission.weights.items()}
+    graph = admission.model.graph
     if weights is not None:
-        return synthesize_weights(graph, arrays, admitted_model.shapes, weights.seed), ()
+        return synthesize_weights(graph, arrays, admission.shapes, weights.seed), ()
     warnings = [
         f"weight {name!r} holds numbers that are not finite"
         for name, values in arrays.items()
         if values.dtype.kind == "f" and not np.isfinite(values).all()
     ]
-    if has_constant_kernels(graph, arrays, admitted_model.shapes):
+    if has_constant_kernels(graph, arrays, admission.shapes):
         warnings.append(
             "every kernel of the model holds one number only, so that comparing outputs proves "
             "nothing; set model.weights: {synthesize: he_normal}"
