@@ -38,7 +38,7 @@ _PATIENCE: Final = 3
 """Number of proposals without a new candidate after which the design space counts as exhausted."""
 
 _ENDLESS: Final = 1 << 30
-"""Most trials of a search, as TVM is configured; the budget is kept elsewhere."""
+"""Maximum trials of a search, as TVM is configured; the budget is kept elsewhere."""
 
 
 class Ansor:

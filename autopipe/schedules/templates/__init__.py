@@ -27,7 +27,7 @@ from autopipe.schedules.templates.window import WINDOW
 from autopipe.schedules.templates.winograd import WINOGRAD
 
 TEMPLATES: Final[tuple[AnyTemplate, ...]] = (
-    RECURRENCE,  # by an attribute and its plain loops; no other template serves a layer
+    RECURRENCE,  # by an attribute and its reference loops; no other template serves a layer
     REGIONS,  # by an attribute; `contraction` takes maxima of regions one by one
     ATTENTION,  # by an attribute; `sequence` would write all scores to memory
     LIBRARY_CALL,  # by an attribute; `sequence` would cut what is fused around the call

@@ -55,7 +55,7 @@ from autopipe.schedules.tiling.bands import DTYPE, Attended, BandLoops, QueryBan
 
 _BITS: Final = 32
 _MOST_VECTORS: Final = 4
-"""Most registers in a row of a tile."""
+"""Maximum registers in a row of a tile."""
 _STRIPS: Final = (1, 2, 3, 4, 6, 8)
 """Tiles of scores side by side in a job."""
 _EXP: Final = 12

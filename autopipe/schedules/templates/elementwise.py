@@ -70,16 +70,16 @@ from autopipe.schedules.tiling.plane_nest import PlaneNest, is_in_steps
 from autopipe.schedules.tiling.vector_rows import VectorRows
 
 MOST_VECTORS = 4
-"""Most registers that a vectorized loop fills."""
+"""Maximum registers that a vectorized loop fills."""
 
 VECTORS = 2
-"""Most registers that a vectorized loop fills where nothing is measured."""
+"""Maximum registers that a vectorized loop fills where nothing is measured."""
 
 NARROW = 4
 """Elements in the shortest vector that a schedule asks for; LLVM is faster on shorter loops."""
 
 SHORT = 8
-"""Most iterations of an inner loop that is unrolled."""
+"""Maximum iterations of an inner loop that is unrolled."""
 
 MOST_PARTS = 64
 """Maximum parts of a long row that run in parallel."""

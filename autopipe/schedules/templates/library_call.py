@@ -39,7 +39,7 @@ class CallKnobs:
     library: str
     """Name and version of the library."""
     width: int
-    """Most elements in a vectorized loop; 0 if there is no loop."""
+    """Maximum elements in a vectorized loop; 0 if there is no loop."""
 
 
 class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):

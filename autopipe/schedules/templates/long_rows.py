@@ -33,7 +33,7 @@ from autopipe.schedules.templates.sequence import (
 )
 
 _PIECES: Final = 16
-"""Most pieces of a row."""
+"""Maximum pieces of a row."""
 
 _FEWEST: Final = 4
 """Minimum number of pieces; rows without such a divisor are left to other templates."""

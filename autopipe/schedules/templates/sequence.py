@@ -50,7 +50,7 @@ class ServedPart:
     template: AnyTemplate | None
     """None leaves the loops as they are."""
     match: Any
-    """What `template.match` returned for the part."""
+    """The match of `template` for the part."""
 
 
 @dataclass(frozen=True, slots=True)

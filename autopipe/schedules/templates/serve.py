@@ -34,7 +34,7 @@ class Served(Generic[Match, Knobs]):
 
     template: Template[Match, Knobs]
     match: Match
-    """What `template.match` returned for the function."""
+    """The match of `template` for the function."""
     knobs: Knobs
     """The setting that `template.fill` returned."""
     schedule: Schedule

@@ -62,7 +62,7 @@ from autopipe.schedules.tiling.tile_places import PackedTiles
 from autopipe.schedules.tiling.tile_registers import Registers, split_into_strips
 
 _LINES: Final = 8
-"""Most lines of a block."""
+"""Maximum lines of a block."""
 _VOLUME: Final = 3
 """Axes of outputs that have lines of pixels."""
 _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")

@@ -50,7 +50,7 @@ from autopipe.schedules.tiling.tile import list_tile_sizes
 from autopipe.schedules.tiling.windows import PAIR, UNROLLED, OpenWindows
 
 MAX_VECTORS = 4
-"""Most vectors in a row of a tile."""
+"""Maximum vectors in a row of a tile."""
 
 AHEAD = 256
 """Operations in the out-of-order window: sums of short windows overlap with the next ones."""

@@ -49,10 +49,10 @@ _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
 _COLUMNS, _TILE = "winograd_columns", "winograd_tile"
 
 MAX_VECTORS = 4
-"""Most vectors of output channels that are summed in registers."""
+"""Maximum vectors of output channels that are summed in registers."""
 
 MAX_TILES = 64
-"""Most tiles in a parallel block."""
+"""Maximum tiles in a parallel block."""
 
 OPEN_TILES = 24
 """Maximum tiles in a parallel block where their number is dynamic: the last block is padded."""
