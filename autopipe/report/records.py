@@ -120,7 +120,7 @@ def format_computation(entry: WorkloadRecords, width: int = WIDTH) -> str:
 
 def _format_row(entry: WorkloadRecords) -> str:
     best = entry.best
-    time, by = (_format_time(best), _format_maker(best)) if best is not None else ("-", "nobody")
+    time, by = (_format_time(best), _format_maker(best)) if best is not None else ("-", "-")
     by += ", claimed" if entry.claimed else ""
     trials = len(entry.records)
     return f"  {entry.workload:<16}  {trials:>7}  {entry.failed:>7}  {time:>9}  {by}"

@@ -18,7 +18,7 @@ from autopipe.tuning.task_state import TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """What makes schedules again, checks them, and keeps the evidence."""
+    """The replays, the checks and the journal of evidence of schedules."""
 
     journal: Journal
     maker: Maker

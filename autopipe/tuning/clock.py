@@ -1,4 +1,4 @@
-"""What a model does between two calls of a kernel, read from the table of its tasks."""
+"""Bytes that a model touches between two calls of a kernel, from the table of its tasks."""
 
 import math
 from collections.abc import Iterable

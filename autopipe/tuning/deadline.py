@@ -12,7 +12,7 @@ CHECKS: Final = "checks of winners"
 COMPARISONS: Final = "comparisons in the model"
 REPEATS: Final = "repeated measurements"
 TASKS: Final = "tasks"
-"""What is left out for lack of time, as reports call it."""
+"""Names in reports of work that is skipped for lack of time."""
 
 _IN_MODEL: Final = 1 / 4
 """Part of a budget of time that the comparison inside the model may take."""

@@ -1,4 +1,4 @@
-"""What tuning found, as the artifact of the stage."""
+"""The results of tuning, as the artifact of the stage."""
 
 import math
 from collections import ChainMap

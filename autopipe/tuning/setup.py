@@ -1,4 +1,4 @@
-"""What the steps of tuning work with, made from the artifacts and facts of the stage."""
+"""The resources of the steps of tuning, from the artifacts and facts of the stage."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

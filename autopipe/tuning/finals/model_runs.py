@@ -81,7 +81,7 @@ class Models(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a comparison inside a model may take, and how its schedules are checked."""
+    """The time limit of a comparison inside a model, and the check of its schedules."""
 
     seconds: float
     taken: Callable[[], AbstractContextManager[None]]

@@ -16,7 +16,7 @@ AskWorkers = Callable[[Sequence[Piece], Do], list[WorkAnswer | str]]
 
 
 class FarmChecker:
-    """Has a worker check each schedule against its plain loops."""
+    """Checks each schedule against its plain loops on a worker of the farm."""
 
     def __init__(self, ask: AskWorkers) -> None:
         self._ask = ask

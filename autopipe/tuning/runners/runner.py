@@ -58,7 +58,7 @@ class Runner(Measurer, Rounds, Protocol):
 
     @property
     def device(self) -> Mapping[str, object]:
-        """What times are true for, as `Facet.DEVICE` describes a machine; it enters records."""
+        """The machine that times are valid for, as `Facet.DEVICE` describes it; part of records."""
 
     @property
     def checker(self) -> PieceChecker | None:
@@ -76,9 +76,9 @@ class Wanted:
     """Parameters of a runner."""
 
     conditions: Conditions
-    """What schedules are made for."""
+    """The conditions that schedules are made for."""
     facts: Facts
-    """What the facets of stage *tune* say of this machine; `Facet.TARGET` is the target as data."""
+    """The facts of this machine by facet of stage *tune*; `Facet.TARGET` is the target as data."""
     measure: Measure
     """How a candidate is built and timed."""
     reach: Reach

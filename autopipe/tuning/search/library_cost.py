@@ -1,6 +1,6 @@
-"""What a library costs: one that is shipped has to take enough off the model's time.
+"""The cost of a library: a package includes it only if it saves enough of the model's time.
 
-OpenBLAS adds 24 MiB to a package. Say that it is the fastest for three tasks and takes 3 % off the
+OpenBLAS adds 24 MiB to a package. Suppose it is the fastest for three tasks and takes 3 % off the
 time of all tasks there. That is not worth it at the default price of 1 % a MiB, so these tasks
 are built with their fastest generated code.
 """

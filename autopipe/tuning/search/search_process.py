@@ -15,7 +15,7 @@ from autopipe.schedules.policy import Contender
 from autopipe.tuning.search.worth import count_schedules
 
 Engines = Mapping[str, Callable[[], Engine]]
-"""What makes each engine, by name; called in the child, when the first search of one begins."""
+"""Engine factories by name; the child calls one when the first search of its engine begins."""
 
 Key = tuple[str, Contender]
 """A search: the name of the task, and the arm. The same in both processes."""
@@ -48,7 +48,7 @@ class SearchProcess:
 
     @property
     def link(self) -> Link | None:
-        """What can be read when this process has answered; null where it is asked nothing."""
+        """The link that becomes readable with the answer; None without a pending request."""
         return None if self._busy is None else self._child.link
 
     def ask(self, request: object) -> int:
