@@ -138,10 +138,10 @@ class Subject:
         """Build it with open sizes, and for each size alone, if that is not done."""
         self._built(self.path, OPEN)
         for sizes in self.sizes:
-            self._built(self._alone(sizes), _label(sizes))
+            self._built(self.write_fixed(sizes), _label(sizes))
 
-    def _alone(self, sizes: Sizes) -> Path:
-        """Write the pipeline of one size."""
+    def write_fixed(self, sizes: Sizes) -> Path:
+        """Write the pipeline with static shapes, and return its path."""
         document = yaml.safe_load(self.path.read_text(encoding="utf-8"))
         del document["model"]["dimensions"]
         document["model"]["path"] = str(
@@ -198,7 +198,7 @@ class Subject:
         sizes = self.likely[0]
         budget = [f"tuning.budget={{trials: {trials}, time: 1h}}"]
         folders = {
-            STATIC: self._built(self._alone(sizes), "tuned-alone", budget),
+            STATIC: self._built(self.write_fixed(sizes), "tuned-alone", budget),
             OPEN: self._built(self.path, "tuned-open", budget),
         }
         builds = {name: ("autopipe", folder / "build") for name, folder in folders.items()}
