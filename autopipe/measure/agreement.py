@@ -101,12 +101,18 @@ def _is_within_tolerance(
 
 def _find_max_abs(expected: np.ndarray) -> float:
     """Return the largest finite value."""
-    finite = np.isfinite(expected)
-    return float(np.max(np.abs(expected[finite].astype("float64")), initial=0.0))
+    finite = _select_finite(expected, expected).astype("float64")
+    return float(np.max(np.abs(finite), initial=0.0))
 
 
 def _compute_max_difference(expected: np.ndarray, actual: np.ndarray) -> float:
     """Return the largest difference among finite expected values; others do not count."""
-    finite = np.isfinite(expected)
-    difference = np.abs(expected[finite].astype("float64") - actual[finite].astype("float64"))
+    right, ours = (_select_finite(expected, values) for values in (expected, actual))
+    difference = np.abs(right.astype("float64") - ours.astype("float64"))
     return float(np.max(difference, initial=0.0))
+
+
+def _select_finite(expected: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the values whose expected value is finite, without a copy if all are."""
+    finite = np.isfinite(expected)
+    return values if finite.all() else values[finite]

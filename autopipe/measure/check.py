@@ -21,7 +21,7 @@ from autopipe.compiler.target.target import backend_of
 from autopipe.errors import StageError
 from autopipe.measure.agreement import all_agree, count_terms, find_difference
 from autopipe.measure.cases import Instance, list_instances
-from autopipe.measure.device import copy_to_device, prepare_device
+from autopipe.measure.device import copy_to_device, is_off_host, prepare_device
 from autopipe.measure.function_shifts import ULPS, shift_functions
 from autopipe.measure.plain_code import PlainKernel, PlainSource, compile_plain, open_plain
 from autopipe.measure.surrounded import Surrounded
@@ -237,13 +237,17 @@ def call_kernel(
     counts: tuple[tuple[int, int], ...],
     place: tvm.runtime.Device | None = None,
 ) -> list[np.ndarray]:
-    """Call a kernel, on the processor by default, and return all its arguments."""
-    tensors = copy_to_device(inputs.tensors, place or tvm.cpu())
+    """Call a kernel, on the processor by default, and return all its arguments.
+
+    On the processor these are the memory of `inputs`.
+    """
+    place = place or tvm.cpu()
+    tensors = copy_to_device(inputs.tensors, place)
     arguments: list[object] = list(tensors)
     for at, count in counts:
         arguments.insert(at, count)
     function(*arguments)
-    return [tensor.numpy() for tensor in tensors]
+    return [tensor.numpy() for tensor in tensors] if is_off_host(place) else inputs.arrays
 
 
 def _make_unsteady_error(workload: tvm.IRModule, access: str) -> StageError:

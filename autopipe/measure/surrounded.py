@@ -24,12 +24,15 @@ class Surrounded:
         self._memory: list[np.ndarray] = []
         self.tensors: list[tvm.runtime.Tensor] = []
         """The arguments for a kernel."""
+        self.arrays: list[np.ndarray] = []
+        """The same memory as arrays."""
         for array in arrays:
             memory = allocate_aligned((2 * _MARGIN + array.nbytes,), np.uint8)
             memory[:_MARGIN], memory[_MARGIN + array.nbytes :] = byte, byte
             inside = memory[_MARGIN : _MARGIN + array.nbytes]
             inside[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             self._memory.append(memory)
+            self.arrays.append(inside.view(array.dtype).reshape(array.shape))
             # not a view at an offset, which TVM's kernels ignore
             tensor: tvm.runtime.Tensor = tvm.runtime.from_dlpack(inside)
             self.tensors.append(tensor._create_view(array.shape, str(array.dtype), 0))  # noqa: SLF001

@@ -47,6 +47,16 @@ class _ExtremumChain:
 
 def join_extrema(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Rewrite the long chains of extrema of a vectorized kernel, so that they propagate NaN."""
+    updates: list[tirx.BufferStore] = []
+
+    def find_update(store: tirx.BufferStore) -> None:
+        value = store.value
+        if isinstance(value, tirx.Max | tirx.Min) and isinstance(value.a, TensorLoad):
+            updates.append(store)
+
+    tvm_ffi.structural_walk(function.body, [(tirx.BufferStore, find_update)])
+    if len(updates) < _FEWEST:
+        return function
     own_buffers: list[tvm.ir.Var] = []
     visit = (tirx.AllocBuffer, lambda one: own_buffers.append(one.buffer))
     tvm_ffi.structural_walk(function.body, [visit])
