@@ -228,7 +228,7 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
             tvm_pass(transform.AnnotateTIROpPattern, "fusion asks what kind of loops a kernel has"),
             module_pass(keep_growth_apart, "no product is fused with an op that enlarges it"),
             NamedPass("match_ops", "each kernel states the op it computes", match_ops),
-            tvm_pass(transform.FoldConstant, "kernels of constants are computed here"),
+            module_pass(fold_constants, "kernels of constants are computed here"),
         ),
     ),
     PassPhase(

@@ -25,7 +25,10 @@ from autopipe.errors import ConfigError, ModelError
 _LONGEST = 500
 _MOST_FIXED = 1024
 """Maximum number of elements of an input with a configured value."""
-_FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4)
+_RESULT_TYPES = frozenset({0, TensorProto.BFLOAT16})
+"""Element types of results besides those of TVM; 0 is an unknown one."""
+_CAST_TYPES = _RESULT_TYPES | {TensorProto.INT4, TensorProto.UINT4}
+_ITEM_BYTES = {kind: np.dtype(name).itemsize for kind, (name, _) in DTYPES.items()}
 _ERRORS = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
 _CONTEXT = re.compile(
     r"^(.*) ==> Context: Bad node spec for node\. Name: (.*) OpType: (\w+)( ==> Context.*)?$"
@@ -205,11 +208,7 @@ def check_types(graph: GraphProto) -> None:
     for inner in list_graphs(graph):
         types = {value.name: value.type.tensor_type.elem_type for value in inner.value_info}
         for node in inner.node:
-            supported_types = {
-                0,
-                TensorProto.BFLOAT16,
-                *(_FOUR_BITS if node.op_type == "Cast" else ()),
-            }
+            supported_types = _CAST_TYPES if node.op_type == "Cast" else _RESULT_TYPES
             for name in node.output:
                 if types.get(name, 0) not in supported_types:
                     to_dtype_name(types[name], f"output {name!r} of {describe_node(node)}")
@@ -242,12 +241,12 @@ def read_static_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
 def count_bytes(graph: GraphProto) -> dict[str, int]:
     """Count the bytes of values and initializers of an inferred graph, as far as known."""
     return {
-        name: math.prod(shape) * np.dtype(DTYPES[kind][0]).itemsize
+        name: math.prod(shape) * _ITEM_BYTES[kind]
         for inner in list_graphs(graph)
         for name, shape, kind in _list_values(inner)
-        if kind in DTYPES
+        if kind in _ITEM_BYTES
     } | {
-        tensor.name: math.prod(tensor.dims) * np.dtype(DTYPES[tensor.data_type][0]).itemsize
+        tensor.name: math.prod(tensor.dims) * _ITEM_BYTES[tensor.data_type]
         for tensor in graph.initializer
     }
 
@@ -264,8 +263,11 @@ def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]
 def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
     """Return the shape of a value, or None if it is not static."""
     kind = value.type.tensor_type
-    shape = tuple(dim.dim_value for dim in kind.shape.dim if dim.HasField("dim_value"))
-    return shape if kind.HasField("shape") and len(shape) == len(kind.shape.dim) else None
+    if not kind.HasField("shape"):
+        return None
+    dims = kind.shape.dim
+    shape = tuple([dim.dim_value for dim in dims if dim.HasField("dim_value")])
+    return shape if len(shape) == len(dims) else None
 
 
 def _add_output_shapes(model: ModelProto) -> ModelProto:
