@@ -44,6 +44,8 @@ class Grouping:
                 readers[read].append(step.name)
         self._readers: Mapping[str, Sequence[str]] = readers
         self._groups = {step.name: Group((step.name,)) for step in steps}
+        self._last_positions = list(range(len(self._order)))
+        """For each position, at least the last one of all groups that begin at it or before."""
         for names in fused_groups:
             self._assign_group(_make_group(names))
 
@@ -78,9 +80,10 @@ class Grouping:
         reduction, or if a step cannot be moved.
         """
         members = {name for step in steps for name in self.of(step).steps}
-        between = self._find_reachable_steps(members, self._readers) & self._find_reachable_steps(
-            members, self._reads
-        )
+        window = self._find_window(members)
+        between = self._find_reachable_steps(
+            members, self._readers, window
+        ) & self._find_reachable_steps(members, self._reads, window)
         names = self._sort_steps(members | between)
         for name in names:
             if not self._steps[name].simple and name not in steps:
@@ -117,15 +120,31 @@ class Grouping:
                 left -= piece
                 self._assign_group(_make_group(self._sort_steps(piece)))
 
+    def _find_window(self, members: Collection[str]) -> range:
+        """Find positions around a group that no group crosses: all cycles through it are inside.
+
+        A step reads earlier ones only, so that no path returns from behind the window.
+        """
+        positions = [self._order[name] for name in members]
+        first, last = min(positions), max(positions)
+        while first > 0 and self._last_positions[first - 1] >= first:
+            first -= 1
+        while self._last_positions[last] > last:
+            last = self._last_positions[last]
+        return range(first, last + 1)
+
     def _find_reachable_steps(
-        self, members: Collection[str], neighbours: Mapping[str, Sequence[str]]
+        self, members: Collection[str], neighbours: Mapping[str, Sequence[str]], window: range
     ) -> set[str]:
-        """Find all steps outside of a group that are reachable from it, whole groups at a time."""
+        """Find the steps of a window outside of a group that are reachable from the group.
+
+        Groups are reached as a whole.
+        """
         reachable: set[str] = set()
         queue = [neighbour for name in members for neighbour in neighbours[name]]
         while queue:
             name = queue.pop()
-            if name not in reachable and name not in members:
+            if name not in reachable and name not in members and self._order[name] in window:
                 group_steps = self.of(name).steps
                 reachable.update(group_steps)
                 queue.extend(neighbour for step in group_steps for neighbour in neighbours[step])
@@ -162,6 +181,10 @@ class Grouping:
     def _assign_group(self, group: Group) -> None:
         """Set the group of all of its steps."""
         self._groups.update(dict.fromkeys(group.steps, group))
+        positions = [self._order[name] for name in group.steps]
+        last = max(positions)
+        for position in range(min(positions), last):  # not lowered for parts: a bound is enough
+            self._last_positions[position] = max(self._last_positions[position], last)
 
 
 def _make_group(names: Iterable[str]) -> Group:

@@ -1,5 +1,7 @@
 """The example in the docstring of `grouping` is true."""
 
+import random
+
 import pytest
 
 from autopipe.compiler.fusion.chains import Chain, Chains, FusionStep
@@ -53,3 +55,47 @@ def test_elementwise_ops_may_lie_between_those_of_a_pattern():
     (chain,) = chains.at("conv", ["nn.conv2d", "nn.relu"])
     assert chain == Chain(("conv", "relu"), ("conv", "add", "relu"))
     assert list(chains.at("conv", ["nn.conv2d", "nn.softmax"])) == []
+
+
+def draw_steps(numbers, count):
+    """Draw steps that each read one or two of the four before it."""
+    names = [f"s{at}" for at in range(count)]
+    reads = [
+        tuple({numbers.choice(names[max(0, at - 4) : at]) for _ in range(min(at, 2))})
+        for at in range(count)
+    ]
+    return [
+        FusionStep(name, "add", name, read, simple=True)
+        for name, read in zip(names, reads, strict=True)
+    ]
+
+
+def find_between(drawn, grouping, members):
+    """Find the steps on paths between members through whole groups of the graph."""
+    reads = {step.name: step.reads for step in drawn}
+    readers = {name: [s.name for s in drawn if name in s.reads] for name in reads}
+
+    def reach(neighbours):
+        reached, waiting = set(), set(members)
+        while waiting:
+            new = {name for step in waiting for name in neighbours[step]} - members
+            groups = {name for step in new for name in grouping.of(step).steps}
+            waiting = groups - reached
+            reached |= groups
+        return reached
+
+    return reach(reads) & reach(readers)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_steps_between_are_those_of_the_whole_graph(seed):
+    numbers = random.Random(seed)
+    drawn = draw_steps(numbers, 24)
+    drawn_grouping = Grouping(drawn, [])
+    for _ in range(12):
+        picked = [f"s{at}" for at in numbers.sample(range(len(drawn)), 2)]
+        members = {name for step in picked for name in drawn_grouping.of(step).steps}
+        group = drawn_grouping.around(picked)
+        assert set(group.steps) == members | find_between(drawn, drawn_grouping, members)
+        if len(group.steps) < 6:
+            drawn_grouping.unite(group)
