@@ -76,7 +76,8 @@ def find_between(drawn, grouping, members):
     readers = {name: [s.name for s in drawn if name in s.reads] for name in reads}
 
     def reach(neighbours):
-        reached, waiting = set(), set(members)
+        reached: set[str] = set()
+        waiting = set(members)
         while waiting:
             new = {name for step in waiting for name in neighbours[step]} - members
             groups = {name for step in new for name in grouping.of(step).steps}
