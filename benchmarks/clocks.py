@@ -6,7 +6,7 @@ latency of the whole, what its kernels take inside of it, what the trials of the
 what it recorded inside the model (ADR 0052), where trials decide all the same; below 1 the tuner
 saw less time than the model takes. The last column is how the two builds race.
 `--budget 'trials: 400, time: 5m'` searches; without it only schedules that need no search are
-measured, and both builds may differ in who wins a run-off alone.
+measured, and both builds may differ in the winners of a repeated measurement alone.
 
 Builds and times are kept in a folder, so the work can be done in parts: `build --folder F`,
 `time --folder F`, `table --folder F`.
@@ -140,17 +140,17 @@ def _table(pairs: Sequence[TwoBuilds]) -> Iterator[str]:
         for clock, whole in zip(CLOCKS, middle, strict=True):
             records = pair.recorded(clock)
             shares[clock].append(records / whole)
-            told = f"{raced[-1][0]:.2f}, medians {raced[-1][1]:.2f}" if clock == "model" else ""
+            ratio = f"{raced[-1][0]:.2f}, medians {raced[-1][1]:.2f}" if clock == "model" else ""
             seconds = (whole, statistics.median(times["inside"][clock]), records)
             cells = " | ".join(f"{cell * 1e3:.3g} ms" for cell in seconds)
             own = inside(pair, clock)
             cells += f" | {records / whole:.2f} | {own * 1e3:.3g} ms | {own / whole:.2f}"
-            yield f"| {pair.path.stem} | {clock} | {cells} | {told} |"
+            yield f"| {pair.path.stem} | {clock} | {cells} | {ratio} |"
     if raced:
         parts = ", ".join(f"{statistics.geometric_mean(shares[clock]):.2f}" for clock in CLOCKS)
         means = [statistics.geometric_mean(ratios) for ratios in zip(*raced, strict=True)]
-        told = f"{means[0]:.2f}, medians {means[1]:.2f}"
-        yield f"| **geometric mean** | {', '.join(CLOCKS)} | | | | {parts} | | | {told} |"
+        ratio = f"{means[0]:.2f}, medians {means[1]:.2f}"
+        yield f"| **geometric mean** | {', '.join(CLOCKS)} | | | | {parts} | | | {ratio} |"
 
 
 if __name__ == "__main__":

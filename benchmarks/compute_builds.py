@@ -86,7 +86,7 @@ def library(path: Path, modules: Mapping[str, Any], target: Any) -> None:  # noq
 
 
 def in_turn(folder: Path, row: Row, turns: int) -> dict[str, float]:
-    """Return the least time of each version of a function, in seconds; they are timed in turn.
+    """Return the minimum time of each version of a function, in seconds; they are timed in turn.
 
     What is timed is a repeat: the mean of the calls that fit into it.
     """

@@ -1,6 +1,6 @@
 """Any compute, scheduled without measuring: `python benchmarks/computes.py --folder FOLDER`.
 
-Relax operators, computes of `tvm.topi` and some of nobody, at up to three shapes each: the class of
+Relax operators, computes of `tvm.topi` and custom ones, at up to three shapes each: the class of
 each block, the template, whether it computes the same as the plain loops, and its time against
 these loops and against parallel outer loops. Part `build` schedules, checks and compiles, one child
 a function, and can go on while others work. `ansor` adds what 64 trials of sketch search find,
@@ -78,7 +78,7 @@ def _each(
     done = {(one["op"], one["label"]) for one in builds.rows(file)}
     share, shares = map(int, given.share.split("/"))
     cases = every_case(given.only)
-    if name == "ansor":  # there is no time for all, and nobody is to choose
+    if name == "ansor":  # there is no time for all, so the order is arbitrary
         cases = iter(sorted(cases, key=lambda case: builds.stem(_name(case))))
     for number, case in enumerate(cases):
         ours = number % shares == share and (case.op, case.label) not in done

@@ -36,8 +36,8 @@ page, worst first.
 
 - *Loops* are the function as TVM lowers it, compiled by LLVM, which runs on one thread; *parallel*
   has its outer loops fused and run by all threads; *ours* has as many threads as it asks for. Each
-  is the least of some dozen repeats of a fifth of a millisecond, in turn. *ansor* is what 64 trials
-  of sketch search find.
+  is the minimum of some dozen repeats of a fifth of a millisecond, in turn. *ansor* is what 64
+  trials of sketch search find.
 - *Classes* are those of its blocks: D direct compute, L location-tunable, S simple reduction,
   C complex reduction, O opaque.
 - *Times faster* is against the loops. Each schedule is compared with them on random inputs and on
@@ -157,7 +157,7 @@ def _compared(timed: Rows, searched: Rows) -> Iterator[str]:
     yield f"- {fair} of {len(ratios)} ({fair / len(ratios):.0%}) reach {_FAIR} of `ansor`"
     yield f"  with 64 trials, and {more} more than it; the geometric mean is"
     yield f"  {geometric_mean(ratios):.2f} times its speed. A search took up to {max(took):.0f} s."
-    yield "  Functions are searched in the order of a digest of their names, which nobody chose."
+    yield "  Functions are searched in the order of a digest of their names, which is arbitrary."
 
 
 def _wrapped(conditions: str) -> list[str]:
@@ -175,8 +175,8 @@ def _told(rows: Rows) -> Iterator[str]:
 
 
 def _short(why: str) -> str:
-    told = re.sub(r"\s+", " ", re.sub(r"[|<>`\\]", "", why))
-    return told if len(told) <= 120 else f"{told[:120]} ..."  # noqa: PLR2004 - a line
+    text = re.sub(r"\s+", " ", re.sub(r"[|<>`\\]", "", why))
+    return text if len(text) <= 120 else f"{text[:120]} ..."  # noqa: PLR2004 - a line
 
 
 def _table(timed: Rows) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Builds against rivals by processor time: `python benchmarks/cpu_time.py FOLDERS [--rounds 3]`.
+"""Builds and competitors by processor time: `python benchmarks/cpu_time.py FOLDERS [--rounds 3]`.
 
 For a machine that others use, too: time on the clock then says little, processor time of one thread
 repeats within 3 %. A folder is one that `race.py` keeps, for one thread, after `race.py time`, such
 as `F/resnet18_int8/1-untuned`. Each contender runs in a process of its own, in turn; printed is the
-least processor time of a call. Rivals that can not run a model are told below.
+minimum processor time of a call. Competitors that cannot run a model are listed below.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from typing import Final
 
 from safetensors.numpy import load_file
 
-from autopipe.benchmarking.rivals import RIVALS
+from autopipe.benchmarking.competitors import COMPETITORS
 
 OURS: Final = "autopipe"
 CALLS: Final = 15
 WARM: Final = 3
-TOLD: Final = ("onnxruntime", "openvino")
+NAMES: Final = ("onnxruntime", "openvino")
 
 
 def main() -> None:
@@ -36,19 +36,19 @@ def main() -> None:
     if options.contender:
         print(measure(options.contender, options.folders[0]))
         return
-    print(f"| build | {OURS} | {' | '.join(TOLD)} | ratio to the best |")
-    print("|---" * (len(TOLD) + 3) + "|")
+    print(f"| build | {OURS} | {' | '.join(NAMES)} | ratio to the best |")
+    print("|---" * (len(NAMES) + 3) + "|")
     failed: list[str] = []
     for folder in options.folders:
-        times = {name: _least(name, folder, options.rounds, failed) for name in (OURS, *TOLD)}
+        times = {name: _least(name, folder, options.rounds, failed) for name in (OURS, *NAMES)}
         cells = " | ".join(f"{1e3 * seconds:.1f} ms" for seconds in times.values())
-        best = min(times[name] for name in TOLD)
+        best = min(times[name] for name in NAMES)
         print(f"| {folder.parent.name} | {cells} | {times[OURS] / best:.2f} |", flush=True)
     print("\n".join(failed))
 
 
 def measure(name: str, folder: Path) -> float:
-    """Return the least processor seconds of a call."""
+    """Return the minimum processor seconds of a call."""
     from autopipe.compiler.library.runtime import load_artifact
 
     inputs = load_file(folder / "inputs.safetensors")
@@ -57,7 +57,7 @@ def measure(name: str, folder: Path) -> float:
         run = partial(load_artifact(folder / "build"), inputs)
     else:
         source = (folder / "import" / "reference.onnx").resolve()
-        run = RIVALS[name].prepare(source, inputs, 1)
+        run = COMPETITORS[name].prepare(source, inputs, 1)
     seconds = []
     for _ in range(WARM + CALLS):
         start = time.process_time()
@@ -67,7 +67,7 @@ def measure(name: str, folder: Path) -> float:
 
 
 def _least(name: str, folder: Path, rounds: int, failed: list[str]) -> float:
-    """Return the least of some rounds, infinity for a contender that can not run."""
+    """Return the minimum of some rounds, infinity for a contender that cannot run."""
     command = [sys.executable, __file__, str(folder), "--contender", name]
     environment = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     found = [float("inf")]

@@ -2,8 +2,8 @@
 
 Each function of 262144 numbers that lie in the second-level cache or near it, on one thread: the
 arithmetic that autopipe makes of it, and what LLVM does with TVM's intrinsic, which is a call of
-libm for each number. In nanoseconds a number, the least and the median of some rounds, in turn; and
-how many units in the last place the arithmetic is off at most.
+libm for each number. In nanoseconds a number, the minimum and the median of some rounds, in turn;
+and how many units in the last place the arithmetic is off at most.
 """
 
 from statistics import median

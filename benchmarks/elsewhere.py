@@ -4,8 +4,8 @@ Each compute is tuned by `auto_schedule`, which reports a time. What it returns 
 writes modules, and a process that has TVM and not autopipe compiles it and times it by TVM's own
 evaluator. The ratio is of that time to the reported one: 1 is a report that holds.
 
-By itself TVM takes half of the cores for threads of the other half. So the other program is told by
-`TVM_NUM_THREADS`, which is TVM's, how many the function was tuned for.
+By itself TVM takes half of the cores for threads of the other half. So `TVM_NUM_THREADS`, which
+is TVM's, tells the other program how many the function was tuned for.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def _computes() -> dict[str, list[Any]]:
 
 
 def _raced(tensors: list[Any], trials: int, rounds: int) -> tuple[float, float]:
-    """Return the seconds that were reported, and the least of so many processes elsewhere."""
+    """Return the seconds that were reported, and the minimum of so many processes elsewhere."""
     import tvm
 
     import autopipe

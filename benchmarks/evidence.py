@@ -4,7 +4,7 @@ Each pipeline is tuned once (`--budget 'trials: 128, time: 60s'`), and all evide
 is kept. Winners are then picked again without the evidence of one part: `repeats` of the fastest,
 `plain` loops among them, and settings on one `thread`. A cell says of how many tasks the winner
 changes, and by how much the time of all kernels grows, by the repeats of both where there are any.
-*Seconds* are those of the repeats, with the checks of who wins them, and of the comparison inside
+*Seconds* are those of the repeats, with the checks of their winners, and of the comparison inside
 the model.
 """
 

@@ -66,17 +66,17 @@ def overhead(place: Place, trials: int = 600) -> Figures:
     scheduler = psutil.Process(started.pid)
     worker = psutil.Process(place.work("idle").pid)
     with place.farm("idle") as (farm, _):
-        agent = psutil.Process(farm._process.pid)  # noqa: SLF001 -- nobody else asks for it
-        who = (scheduler, agent, worker)
-        before, start = [busy(process) for process in who], time.monotonic()
+        agent = psutil.Process(farm._process.pid)  # noqa: SLF001 -- no other caller needs it
+        processes = (scheduler, agent, worker)
+        before, start = [busy(process) for process in processes], time.monotonic()
         numbers = {farm.submit(order(), 5.0) for _ in range(trials)}
         while numbers:
             numbers -= farm.answered(numbers).keys()
         wall = (time.monotonic() - start) / trials
-        found = [(busy(p) - b) / trials for p, b in zip(who, before, strict=True)]
-    told = ", ".join(f"{name} {1e3 * value:.2f}" for name, value in
+        found = [(busy(p) - b) / trials for p, b in zip(processes, before, strict=True)]
+    figures = ", ".join(f"{name} {1e3 * value:.2f}" for name, value in
                      zip(("scheduler", "agent", "worker"), found, strict=True))  # fmt: skip
-    print(f"a trial that does nothing: {1e3 * wall:.1f} ms; ms of a processor: {told}")
+    print(f"a trial that does nothing: {1e3 * wall:.1f} ms; ms of a processor: {figures}")
     return Figures(*found)
 
 

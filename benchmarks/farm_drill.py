@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autopipe.api import farm
+from autopipe.records.session import RUN_OFF
 from tests.farm import conftest
 from tests.farm.conftest import Place, place_in
 
@@ -34,12 +35,12 @@ _until: Any = conftest.until
 
 _ROWS: Final = (
     "SELECT hash, engine, implementation, schedule, seconds, error, session FROM records"
-    " JOIN workloads ON workloads.id = records.workload WHERE session NOT LIKE '%/run-off'"
+    " JOIN workloads ON workloads.id = records.workload WHERE session NOT LIKE '%' || ?"
 )
 
 
 class Drill:
-    """A farm, a run on it, and who shoots."""
+    """A farm, a run on it, and the killing of its processes."""
 
     def __init__(self, place: Place, folder: Path, options: argparse.Namespace) -> None:
         """Begin the run."""
@@ -98,7 +99,7 @@ class Drill:
         path = self._folder / "store/records/records.sqlite"
         try:
             with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-                return connection.execute(_ROWS).fetchall()
+                return connection.execute(_ROWS, (RUN_OFF,)).fetchall()
         except sqlite3.OperationalError:  # it is not there yet
             return []
 
@@ -153,10 +154,10 @@ def _both(options: argparse.Namespace) -> Iterator[list[tuple[Any, ...]]]:
             shot = drill.go(kinds)
             rows = drill.rows()
             twice = len(rows) - len({row[:4] for row in rows})
-            told = ", ".join(f"{kind} {times} times" for kind, times in sorted(shot.items()))
+            kills = ", ".join(f"{kind} {times} times" for kind, times in sorted(shot.items()))
             failed = sum(row[5] is not None for row in rows)
             print(
-                f"killed: {told or 'nothing'}: {len(rows)} trials, {twice} of them made twice,"
+                f"killed: {kills or 'nothing'}: {len(rows)} trials, {twice} of them made twice,"
                 f" {failed} failed, in"
                 f" {time.monotonic() - start:.0f} s, {drill.longest:.1f} s the longest wait"
                 f"{_vain(drill.begun(), len(rows))}", flush=True,

@@ -1,7 +1,7 @@
-"""A build against a rival, kernel by kernel: `python benchmarks/kernels.py FOLDER [RIVAL]`.
+"""A build against a competitor, kernel by kernel: `benchmarks/kernels.py FOLDER [COMPETITOR]`.
 
-FOLDER is one that `race.py` keeps, such as `F/resnet18/1-untuned`; the rival is onnxruntime or
-openvino. Prints the least time of each kernel of both, those side by side that compute the heavy
+FOLDER is one that `race.py` keeps, such as `F/resnet18/1-untuned`; the competitor is onnxruntime or
+openvino. Prints the minimum time of each kernel of both, those side by side that compute the heavy
 operators (convolutions and products) of equal output sizes in the same order, the largest loss
 first; then what the rest takes. With more than one thread, times hold the waiting for others.
 """
@@ -39,8 +39,8 @@ class Kernel:
     """Name in the model, where its runtime knows it."""
 
     @property
-    def told(self) -> str:
-        """Its name and shapes, for people."""
+    def label(self) -> str:
+        """Its name and shapes."""
         shapes = " ".join("x".join(map(str, shape)) for shape in self.shapes)
         return f"{self.name} {shapes} {self.node}".strip()
 
@@ -58,29 +58,29 @@ class Kernel:
 
 def main() -> None:
     """Print the comparison."""
-    folder, rival = Path(sys.argv[1]), (sys.argv[2:] or ["onnxruntime"])[0]
+    folder, competitor = Path(sys.argv[1]), (sys.argv[2:] or ["onnxruntime"])[0]
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     inputs = load_file(folder / "inputs.safetensors")
     threads = BuiltLibrary.read(folder / "build").signature.threads
-    profile = {"onnxruntime": onnxruntime_kernels, "openvino": openvino_kernels}[rival]
+    profile = {"onnxruntime": onnxruntime_kernels, "openvino": openvino_kernels}[competitor]
     theirs = list(profile(folder / "import" / "reference.onnx", inputs, threads))
     ours = list(our_kernels(folder / "build", inputs))
     print(f"{folder.parent.name}, {threads} threads: {_sum(ours)} in {len(ours)} kernels, "
-          f"{rival} {_sum(theirs)} in {len(theirs)}\n")  # fmt: skip
+          f"{competitor} {_sum(theirs)} in {len(theirs)}\n")  # fmt: skip
     pairs, alone = matched([k for k in ours if k.heavy], [k for k in theirs if k.heavy])
-    print("| ours | theirs | lost | ratio | kernel | of the rival |\n|---|---|---|---|---|---|")
+    print("| ours | theirs | lost | ratio | our kernel | their kernel |\n|---|---|---|---|---|---|")
     pairs.sort(key=lambda pair: pair[1].seconds - pair[0].seconds)
     for our, their in pairs:
         lost, ratio = our.seconds - their.seconds, our.seconds / max(their.seconds, 1e-9)
         print(f"| {_us(our.seconds)} | {_us(their.seconds)} | {_us(lost)} | {ratio:.2f} "
-              f"| {our.told} | {their.told} |")  # fmt: skip
+              f"| {our.label} | {their.label} |")  # fmt: skip
     light = [k for k in theirs if not k.heavy] + [k for k in alone if k in theirs]
     rest = [k for k in ours if not k.heavy] + [k for k in alone if k not in theirs]
-    for whose, kernels in (("ours", rest), (rival, light)):
+    for whose, kernels in (("ours", rest), (competitor, light)):
         print(f"\nThe rest, {whose}: {_sum(kernels)}")
         groups: dict[str, list[Kernel]] = defaultdict(list)
         for kernel in kernels:
-            groups[kernel.told].append(kernel)
+            groups[kernel.label].append(kernel)
         costly = sorted(groups.items(), key=lambda group: -sum(k.seconds for k in group[1]))
         for name, equal in costly[:12]:
             print(f"- {len(equal)} x {name}: {_sum(equal)}")
@@ -89,9 +89,9 @@ def main() -> None:
 def matched(
     ours: list[Kernel], theirs: list[Kernel]
 ) -> tuple[list[tuple[Kernel, Kernel]], list[Kernel]]:
-    """Pair kernels that write, read and weigh as many numbers; return the pairs, and who is left.
+    """Pair kernels that write, read and weigh as many numbers; return the pairs, and the rest.
 
-    Equal ones are paired in order. Weights count where that finds somebody: some are padded.
+    Equal ones are paired in order. Weights count where that finds a partner: some are padded.
     """
     pairs: list[tuple[Kernel, Kernel]] = []
     for counted in (3, 2, 1):
@@ -200,9 +200,10 @@ def openvino_kernels(
     for _ in range(RUNS):
         before()
         request.infer(dict(inputs))
-        for told in request.get_profiling_info():
-            seconds = told.real_time.total_seconds()
-            least[told.node_name] = min(least.get(told.node_name, seconds), seconds)
+        for node_profile in request.get_profiling_info():
+            seconds = node_profile.real_time.total_seconds()
+            name = node_profile.node_name
+            least[name] = min(least.get(name, seconds), seconds)
     for node in compiled.get_runtime_model().get_ordered_ops():
         about, shape = node.get_rt_info(), list(node.output(0).shape) if node.outputs() else [0]
         name, seconds = node.get_friendly_name(), least.get(node.get_friendly_name(), 0.0)

@@ -6,7 +6,7 @@ left out on our side, reorders to its own layout on onnxruntime's. Each contende
 of its own, in turn; medians over the rounds.
 
 `python benchmarks/layers.py --one-thread [--before CHECKOUT]` is for a machine that others use,
-too: layers with dilation, of volumes, stems and others, on one thread, and the least time of each
+too: layers with dilation, of volumes, stems and others, on one thread, and the minimum time of each
 kernel, ours by processor time, with other memory read before each call. `--before` has another
 checkout of autopipe compile the same layers, and adds its times.
 """
@@ -94,16 +94,17 @@ def main() -> None:
 
 def one_thread(before: Path | None) -> None:
     """Print the table of one thread."""
-    who = {"before": "ours_alone"} if before else {}
-    who |= {"after": "ours_alone", "onnxruntime": "onnxruntime_alone", "openvino": "openvino_alone"}
-    print(f"| layer | {' | '.join(who)} | of the best competitor |")
-    print("|---" * (len(who) + 2) + "|")
+    functions = {"before": "ours_alone"} if before else {}
+    functions["after"] = "ours_alone"
+    functions |= {name: f"{name}_alone" for name in ("onnxruntime", "openvino")}
+    print(f"| layer | {' | '.join(functions)} | of the best competitor |")
+    print("|---" * (len(functions) + 2) + "|")
     for name, model in convolutions():
         with tempfile.TemporaryDirectory() as folder:
             _prepare(model, Path(folder))
             times: dict[str, float] = {}
             for _ in range(ROUNDS):
-                for contender, function in who.items():
+                for contender, function in functions.items():
                     code = before if contender == "before" else None
                     took = _child(function, Path(folder), code)
                     times[contender] = min(took, times.get(contender, took))
@@ -220,12 +221,12 @@ def ours(folder: Path) -> float:
     limits = Measure(repeat=10, min_repeat=0.05)
     (result,) = Local(conditions.target, cores, limits).measure([partial(_same, planned.module)])
     if result.error:
-        sys.exit(f"the layer can not be measured: {result.error}")
+        sys.exit(f"the layer cannot be measured: {result.error}")
     return result.median
 
 
 def ours_alone(folder: Path) -> float:
-    """Return the least processor time of the untuned kernel of the layer on one thread."""
+    """Return the minimum processor time of the untuned kernel of the layer on one thread."""
     from autopipe.measure.build import build_kernel
     from autopipe.measure.timing import make_operands, use_threads
     from autopipe.schedules.conditions import Conditions
@@ -249,17 +250,17 @@ def ours_alone(folder: Path) -> float:
 
 
 def onnxruntime_alone(folder: Path) -> float:
-    """Return the least time of onnxruntime's kernel on one thread."""
+    """Return the minimum time of onnxruntime's kernel on one thread."""
     return _alone(folder, "onnxruntime")
 
 
 def openvino_alone(folder: Path) -> float:
-    """Return the least time of OpenVINO's kernel on one thread."""
+    """Return the minimum time of OpenVINO's kernel on one thread."""
     return _alone(folder, "openvino")
 
 
-def _alone(folder: Path, rival: str) -> float:
-    """Return the least time of a rival's heaviest kernel, as its profile says."""
+def _alone(folder: Path, competitor: str) -> float:
+    """Return the minimum time of a competitor's heaviest kernel, as its profile says."""
     import kernels
 
     model, others = folder / "layer.onnx", np.ones(PASSED, "f")
@@ -267,7 +268,7 @@ def _alone(folder: Path, rival: str) -> float:
     shape = [side.dim_value for side in port.type.tensor_type.shape.dim]
     image = np.random.default_rng(1).normal(size=shape).astype("float32")
     profile = {"onnxruntime": kernels.onnxruntime_kernels, "openvino": kernels.openvino_kernels}
-    found = profile[rival](model, {port.name: image}, 1, others[::16].sum)
+    found = profile[competitor](model, {port.name: image}, 1, others[::16].sum)
     return max(kernel.seconds for kernel in found if kernel.heavy)
 
 

@@ -77,9 +77,9 @@ def main() -> None:
         for _ in range(TURNS):
             for who in CONTENDERS:
                 least[who] = min(least[who], _child(who, at))
-        ours, copy, _, theirs = times = [least[who] for who in CONTENDERS]
-        told = " | ".join(f"{second * 1e6:.4g} us" for second in times)
-        print(f"| {'x'.join(map(str, shape))} | {' '.join(map(str, order))} | {dtype} | {told} "
+        ours, copy, _, theirs = times = [least[name] for name in CONTENDERS]
+        cells = " | ".join(f"{second * 1e6:.4g} us" for second in times)
+        print(f"| {'x'.join(map(str, shape))} | {' '.join(map(str, order))} | {dtype} | {cells} "
               f"| {ours / copy:.2f} | {ours / theirs:.2f} |", flush=True)  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def _array(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def _timed(call: Callable[[], object]) -> float:
-    """Return the seconds of a call, the least of the rounds."""
+    """Return the seconds of a call, the minimum of the rounds."""
     best = math.inf
     for _ in range(ROUNDS):
         calls, begun = 0, time.perf_counter()

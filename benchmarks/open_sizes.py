@@ -1,11 +1,11 @@
 """Packages for every size: `python benchmarks/open_sizes.py [PIPELINES]`.
 
-A package with open sizes against builds for one size, and against onnxruntime with its open
+A package with dynamic shapes against builds for one size, and against onnxruntime with its dynamic
 dimensions: at likely sizes, where a library of its own runs, and at others, where the generic
 one does. Then the size of the package and the number of its tasks, against those of a build for
 the first likely sizes, and the memory of a process that calls it at random sizes. At last both are
 tuned with as many trials, and timed at the first likely sizes. Each contender runs in a process
-of its own, in turn. Ratios are of the least times, below 1 where the package is faster or smaller.
+of its own, in turn. Ratios are of minimum times, below 1 where the package is faster or smaller.
 
 Builds and times are kept in a folder, so the work can be done in parts:
 `open_sizes.py build --folder F` builds only, `time --folder F --seconds 200` times what has no
@@ -55,7 +55,7 @@ CALLS: Final = 10_000
 TRIALS: Final = 96
 LIKELY: Final = 2
 """Most likely sizes of one package that are timed."""
-OPEN, STATIC, RIVAL = "open", "static", "onnxruntime"
+OPEN, STATIC, COMPETITOR = "open", "static", "onnxruntime"
 
 Times = dict[str, list[float]]
 """Seconds of each run by contender."""
@@ -89,7 +89,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """A pipeline with open sizes, and its files."""
+    """A pipeline with dynamic shapes, and its files."""
 
     path: Path
     kept: Path
@@ -135,7 +135,7 @@ class Subject:
         return [*self.likely, *found.values()]
 
     def build(self) -> None:
-        """Build it with open sizes, and for each size alone, if that is not done."""
+        """Build it with dynamic shapes, and for each size alone, if that is not done."""
         self._built(self.path, OPEN)
         for sizes in self.sizes:
             self._built(self.write_fixed(sizes), _label(sizes))
@@ -174,7 +174,7 @@ class Subject:
         contenders = {
             OPEN: ("autopipe", self.folder / OPEN / "build"),
             STATIC: ("autopipe", self.folder / label / "build"),
-            RIVAL: ("onnxruntime", self.folder / OPEN / "import" / "reference.onnx"),
+            COMPETITOR: ("onnxruntime", self.folder / OPEN / "import" / "reference.onnx"),
         }
         times = self._turns(sizes, contenders, rounds)
         (self.folder / f"{label}.json").write_text(json.dumps(times), encoding="utf-8")
@@ -242,15 +242,15 @@ def _table(subjects: Sequence[Subject]) -> Iterator[str]:
             if times is None:
                 continue
             least = {name: f"{min(seconds) * 1e3:.3g} ms" for name, seconds in times.items()}
-            fixed, rival = _ratios(times, STATIC), _ratios(times, RIVAL)
+            fixed, competitor = _ratios(times, STATIC), _ratios(times, COMPETITOR)
             known = sizes in subject.likely
             kind = "likely" if known else "other"
             ratios.setdefault(f"at {kind} sizes, against a build of that size", []).append(fixed)
-            ratios.setdefault("at all sizes, against onnxruntime", []).append(rival)
-            told = " x ".join(map(str, sizes.values())) + (", likely" if known else "")
+            ratios.setdefault("at all sizes, against onnxruntime", []).append(competitor)
+            size_text = " x ".join(map(str, sizes.values())) + (", likely" if known else "")
             yield (
-                f"| {subject.path.stem} | {told} | {least[OPEN]} | {least[STATIC]} "
-                f"| {fixed[0]:.2f} | {least[RIVAL]} | {rival[0]:.2f} |"
+                f"| {subject.path.stem} | {size_text} | {least[OPEN]} | {least[STATIC]} "
+                f"| {fixed[0]:.2f} | {least[COMPETITOR]} | {competitor[0]:.2f} |"
             )
     yield ""
     yield "| | geometric mean | worst | of medians | worst |"
@@ -290,17 +290,17 @@ def _sizes_row(subject: Subject) -> str:
     folders = [subject.folder / label for label in labels]
     sizes = [_package(folder) for folder in folders]
     kept = [sum(t.dropped is None for t in read_tasks(folder / "tasks")) for folder in folders]
-    calls, told, most = "", "", ""
+    calls, memory, most = "", "", ""
     if subject.memory.exists():
         held: list[int] = json.loads(subject.memory.read_text())
         calls, tenth = str(len(held)), max(len(held) // 10, 1)
         early, late = held[tenth : 2 * tenth] or held, held[-tenth:]
-        told = f"{_mib(statistics.median(early))}, at the end {_mib(statistics.median(late))}"
+        memory = f"{_mib(statistics.median(early))}, at the end {_mib(statistics.median(late))}"
         half = len(held) // 2
         most = f"{_mib(max(held[:half] or held))}, then {_mib(max(held[half:]))}"
     return (
         f"| {subject.path.stem} | {_mib(sizes[0])} | {_mib(sizes[1])} | {sizes[0] / sizes[1]:.2f} "
-        f"| {kept[0]} | {kept[1]} | {calls} | {told} | {most} |"
+        f"| {kept[0]} | {kept[1]} | {calls} | {memory} | {most} |"
     )
 
 

@@ -97,8 +97,8 @@ def main() -> None:
     tried = [known[case.name] for case in chosen if case.name in known]
     for domain, meaning in _DOMAINS.items():
         found = Counter(each.verdict for each in tried if each.case.domain == domain)
-        told = ", ".join(f"{found[verdict]} {verdict}" for verdict in _VERDICTS)
-        print(f"{meaning}: {told}, of {found.total()}")
+        counts = ", ".join(f"{found[verdict]} {verdict}" for verdict in _VERDICTS)
+        print(f"{meaning}: {counts}, of {found.total()}")
     if options.write and len(tried) < len(chosen):
         sys.exit(f"{len(chosen) - len(tried)} cases are left: run it again")
     if options.write:

@@ -3,11 +3,11 @@
 A model is an ONNX file, `pkg:package/path` of one in an installed package, a wheel, which stands
 for all models in it, or one of these: `some.whl/path/in/it.onnx`. What a model leaves open is given
 behind it, and what an input always is: `model.onnx@x=1,3,320,320@rate==16000`. Each goes the way of
-a newcomer, in a store of its own: `autopipe init`, `run` without tuning, and `infer` on inputs that
-nobody has seen, which are compared with what onnxruntime computes of the file as it was published.
-One row a model; below it what was said where it did not work: *refused* is exit code 2 or 3, with a
+a newcomer, in a store of its own: `autopipe init`, `run` without tuning, and `infer` on new
+inputs, which are compared with what onnxruntime computes of the file as it was published.
+One row a model; below it the message where it did not work: *refused* is exit code 2 or 3, with a
 line that says why. Extra arguments after `--` go to `autopipe run`, in the place of
-`--set tuning=null`. With `--open` as the first argument a model keeps open what nobody gave:
+`--set tuning=null`. With `--open` as the first argument a model keeps unspecified sizes dynamic:
 `init --open`, one package, and `infer` at likely sizes, at the ends of the ranges, and at others.
 """
 
@@ -62,7 +62,7 @@ class Journey:
     ratio: float = math.nan
     seconds: float = math.nan
     """From `init` to the package."""
-    said: str = ""
+    message: str = ""
     """The error of the step that failed."""
 
     @property
@@ -72,7 +72,7 @@ class Journey:
 
     @property
     def refused(self) -> bool:
-        """Whether a step said in one line what it does not take."""
+        """Whether a step refused the model in one line."""
         return "refused" in {self.init, self.run}
 
 
@@ -120,7 +120,7 @@ def journey(
     try:
         _travel(found, model, shapes, folder, extra, keeps_open=keeps_open)
     except subprocess.CalledProcessError as error:
-        found.said = str(error.stderr).strip().splitlines()[-1]
+        found.message = str(error.stderr).strip().splitlines()[-1]
         if error.returncode in REFUSED:
             found.init, found.run = (
                 "refused" if word == "fails" else word for word in (found.init, found.run)
@@ -128,8 +128,8 @@ def journey(
     words = (found.init, found.run, found.infer, found.equal)
     row = COLUMNS.format(found.model[:38], *words, f"{found.ratio:.2f}", f"{found.seconds:.1f}s")
     print(row, flush=True)
-    if found.said:
-        print(f"    {found.said}", flush=True)
+    if found.message:
+        print(f"    {found.message}", flush=True)
     return found
 
 
@@ -170,11 +170,11 @@ def _travel(  # noqa: PLR0913 -- a journey
     worst = max(errors, key=lambda sizes: errors[sizes])
     found.equal = f"{'equal' if errors[worst] <= CLOSE else 'differs'} {errors[worst]:.0e}"
     if worst:
-        found.said = f"{len(errors)} sizes, the largest error with {worst}"
+        found.message = f"{len(errors)} sizes, the largest error with {worst}"
 
 
 def _fresh(imported: Path, sizes: Sizes) -> dict[str, Any]:
-    """Return inputs that nobody has seen."""
+    """Return random inputs with a seed of their own."""
     ports = tuple(port.at(sizes) for port in ImportedModel.read(imported).inputs)
     return draw_inputs(ports, find_input_limits(imported, ports), FRESH)
 
@@ -235,7 +235,7 @@ def _seconds(events: str, stage: str) -> float:
 def _ratio(folder: Path) -> float:
     for path in folder.rglob("benchmark.json"):
         comparisons = BenchmarkReport.read(path.parent).comparisons.values()
-        return next((rival.ratio for rival in comparisons), math.nan)
+        return next((one.ratio for one in comparisons), math.nan)
     return math.nan
 
 

@@ -31,9 +31,9 @@ import autopipe
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.agreement import find_disagreement
+from autopipe.benchmarking.competitors import COMPETITORS
 from autopipe.benchmarking.conditions import disturbance
 from autopipe.benchmarking.contender import find_outputs_path, time_contender
-from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.dimension import Sizes, list_likely_sizes
 from autopipe.errors import AutopipeError, StageError
@@ -105,8 +105,8 @@ class Subject:
     @property
     def label(self) -> str:
         """What a table calls it."""
-        told = [f"{name} = {size}" for name, size in (self.sizes or {}).items()]
-        return f"{self.path.stem} {', '.join(told)}".strip()
+        sizes = [f"{name} = {size}" for name, size in (self.sizes or {}).items()]
+        return f"{self.path.stem} {', '.join(sizes)}".strip()
 
     @property
     def folder(self) -> Path:
@@ -155,7 +155,7 @@ class Subject:
         return json.loads(file.read_text()) if file.exists() else []
 
     def skipped(self) -> dict[str, str]:
-        """Return the rivals that can not be timed, and why."""
+        """Return the competitors that cannot be timed, and why."""
         file = self.timed / "skipped.json"
         return json.loads(file.read_text()) if file.exists() else {}
 
@@ -164,7 +164,7 @@ class Subject:
         played, skipped = self.rounds(), self.skipped()
         inputs = self._inputs()
         model = (self.folder / "import" / "reference.onnx").resolve()
-        paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(RIVALS, model)}
+        paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(COMPETITORS, model)}
         if self.untuned:
             paths |= {UNTUNED: (self.untuned.folder / "build").resolve()}
         order = list(paths) if len(played) % 2 == 0 else list(paths)[::-1]
@@ -179,10 +179,12 @@ class Subject:
                 if found := disturbance(timed.conditions, self.threads):
                     disturbed.append(f"{name}: {found}")
             except StageError as error:
-                if name not in RIVALS:
+                if name not in COMPETITORS:
                     raise
                 skipped[name] = str(error)
-        for name in [name for name in times if name in RIVALS and not RIVALS[name].trusted]:
+        for name in [
+            name for name in times if name in COMPETITORS and not COMPETITORS[name].trusted
+        ]:
             wrong = find_disagreement(
                 find_outputs_path(OURS, inputs), find_outputs_path(name, inputs)
             )
@@ -204,12 +206,12 @@ class Subject:
         return file
 
     def times(self) -> Times | None:
-        """Return the seconds of all runs of who was timed in every round, or None if nobody was."""
+        """Return the seconds of all runs of each contender never skipped; None before a round."""
         played = self.rounds()
         if not played:
             return None
         ours = (OURS, UNTUNED) if self.untuned else (OURS,)
-        names = [name for name in (*ours, *RIVALS) if name not in self.skipped()]
+        names = [name for name in (*ours, *COMPETITORS) if name not in self.skipped()]
         return {name: [run for one in played for run in one[name]] for name in names}
 
 
@@ -226,8 +228,8 @@ def _time(subjects: Sequence[Subject], rounds: int, seconds: float) -> None:
 
 
 def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
-    """Yield a table of all subjects, with what is known of them together, and who was left out."""
-    names = [OURS, *RIVALS]
+    """Yield a table of all subjects, with a summary, and the skipped competitors."""
+    names = [OURS, *COMPETITORS]
     yield f"With {threads} thread{'s' if threads > 1 else ''}:\n"
     yield f"| pipeline | {' | '.join(names)} | best competitor | ratio | of medians |"
     yield "|---" * (len(names) + 4) + "|"
@@ -235,11 +237,13 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
     played = {len(subject.rounds()) for subject in subjects} - {0}
     for subject in subjects:
         times = subject.times()
-        if times is None or not times.keys() & RIVALS.keys():
+        if times is None or not times.keys() & COMPETITORS.keys():
             continue
         known.append((_ratio(times, min), _ratio(times, statistics.median)))
         cells = [f"{min(times[name]) * 1e3:.3g} ms" if name in times else "" for name in names]
-        best = min((name for name in times if name in RIVALS), key=lambda name: min(times[name]))
+        best = min(
+            (name for name in times if name in COMPETITORS), key=lambda name: min(times[name])
+        )
         ratios = " | ".join(f"{ratio:.2f}" for ratio in known[-1])
         yield f"| {subject.label} | {' | '.join(cells)} | {best} | {ratios} |"
     if known:
@@ -285,8 +289,8 @@ def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
 def recorded_seconds(folder: Path) -> float:
     """Return what *tune* says one inference takes: inside the model where it timed that.
 
-    `folder` has the artifacts `build`, `tasks` and `tune`. Of a model with open sizes it is one at
-    the first likely ones. Without finals it is the sum of the trials.
+    `folder` has the artifacts `build`, `tasks` and `tune`. Of a model with dynamic shapes it is one
+    at the first likely ones. Without an in-model comparison it is the sum of the trials.
     """
     report = TuningReport.read(folder / "tune")
     for finals in report.played:
@@ -297,7 +301,7 @@ def recorded_seconds(folder: Path) -> float:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the first likely sizes of a model that was built; {} of one without open sizes."""
+    """Return the first likely sizes of a model that was built; {} of one with static shapes."""
     return dict(
         next(iter(list_likely_sizes(BuiltLibrary.read(folder / "build").signature.dimensions)), {})
     )
@@ -305,7 +309,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _ratio(times: Times, of: Callable[[list[float]], float]) -> float:
     """Return our time as a multiple of the best competitor's."""
-    return of(times[OURS]) / min(of(runs) for name, runs in times.items() if name in RIVALS)
+    return of(times[OURS]) / min(of(runs) for name, runs in times.items() if name in COMPETITORS)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Times of an untuned build and of onnxruntime, by kind, hidden units, steps, batch and directions;
 the input has as many numbers as there are hidden units. Each contender runs in a process of its
-own, in turn. The ratio is that of the least times, below 1 where the build is faster; the other
+own, in turn. The ratio is that of minimum times, below 1 where the build is faster; the other
 one is that of the medians.
 
 Builds and times are kept in a folder, so the work can be done in parts:

@@ -62,7 +62,7 @@ MARGINS: Final = (20, 10, 5, 2)
 """Percent above the best time that is known."""
 
 PACE: Final = 0.15
-"""Seconds that a trial is said to take: budget allocation goes by the gain of a second."""
+"""Assumed seconds of a trial: budget allocation goes by the gain of a second."""
 
 BATCH: Final = 32
 """`tuning.batch`, as it is by default."""

@@ -7,7 +7,7 @@ Nothing is compiled, and nothing timed: that makes many workers out of one machi
 one a core; their times come at once. `--show quality` has the same number of trials measured by one
 worker and by 16 of 2 cores. The time of a schedule is then a fixed function of its features (of
 those that TVM takes of a program), the same for all: what differs is how much is in flight while
-the next batch is proposed. *blind* is the same search, told of one time for all.
+the next batch is proposed. *blind* is the same search, with one time reported for all.
 """
 
 import argparse
@@ -92,7 +92,7 @@ class Landscape:
 
 
 class KnobLandscape:
-    """The same for settings of templates, by their knobs: of some, TVM can not take features."""
+    """The same for settings of templates, by their knobs: of some, TVM cannot take features."""
 
     def __init__(self, conditions: Conditions, seed: int) -> None:
         """Take the seed that spaces are drawn with; the function is the same for every run."""
@@ -231,7 +231,7 @@ def _rates(tasks: Path, options: argparse.Namespace) -> None:
 
 
 def _qualities(tasks: Path, options: argparse.Namespace) -> None:
-    """Print the least times against those that one worker has found, each seed by itself."""
+    """Print the minimum times against those that one worker has found, each seed by itself."""
     wanted: dict[str, dict[str, Any]] = {
         f"{options.workers} workers": {}, "blind": {"workers": 1, "processes": 1, "blind": True},
     }  # fmt: skip

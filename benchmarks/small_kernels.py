@@ -2,9 +2,9 @@
 
 Models of many small operators: a chain of products with sigmoids; loops whose rounds are constant,
 and whose rounds are computed; a GRU cell that is called as a stream; and files that are named, such
-as one that somebody published. Each is built without tuning. Times are those of one
+as a published one. Each is built without tuning. Times are those of one
 operator, one round, or one call, beside onnxruntime's, each contender in a process of its own, in
-turn. The ratio is that of the least times, below 1 where the build is faster; the other one is that
+turn. The ratio is that of minimum times, below 1 where the build is faster; the other one is that
 of the medians.
 """
 
@@ -43,7 +43,7 @@ HEAD: Final = '<ir_version: 8, opset_import: ["": 17]>'
 
 @dataclass(frozen=True, slots=True)
 class SmallModel:
-    """A model, and how its time is told."""
+    """A model, its sizes, and the unit of its time."""
 
     name: str
     model: onnx.ModelProto | Path

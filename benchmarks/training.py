@@ -89,7 +89,7 @@ def table(folder: Path, rounds: int) -> None:
 
 
 def asked(contender: str, folder: Path) -> float | None:
-    """Return the least seconds of a call in a process of its own; None if it can not run."""
+    """Return the minimum seconds of a call in a process of its own; None if it cannot run."""
     command = [sys.executable, __file__, "--contender", contender, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -99,7 +99,7 @@ def asked(contender: str, folder: Path) -> float | None:
 
 
 def seconds(contender: str, folder: Path) -> None:
-    """Print the least seconds of a call, after its results were compared with those of numpy."""
+    """Print the minimum seconds of a call, after its results were compared with those of numpy."""
     kind, _, name = contender.partition("/")
     arrays = drawn()
     call = CONTENDERS[kind][name](arrays, folder)

@@ -1,7 +1,7 @@
 """What tuning did for each task of a pipeline: `python benchmarks/tuned.py PIPELINE`.
 
 First the tasks: how many are kept, and what the others are. Then a row a kept task, the one that
-takes most of the time first: its sizes, who won, and milliseconds of one call by plain loops
+takes most of the time first: its sizes, the winner, and milliseconds of one call by plain loops
 without threads, by the best schedule that needs no search, and by the winner. A name that ends in
 `@100` is a kernel whose size the model computes or leaves open, as it probably is. Options behind
 `--` go to `autopipe run`: `-- --set tuning.budget.trials=160 --set tuning.budget.time=3m`. A store
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def print_tasks(tasks: Sequence[Task]) -> None:
-    """Say how many tasks there are, and what those are that nobody tunes."""
+    """Say how many tasks there are, and what the untuned ones are."""
     kept = [task for task in tasks if task.dropped is None]
     shapes = sum(
         _SHAPES in (task.dropped or "") or _SHAPE in task.info.names

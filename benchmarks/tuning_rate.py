@@ -227,9 +227,9 @@ def _compare(options: argparse.Namespace) -> None:
         tasks = Path(folder) / "tasks"
         _copy(options.tasks, tasks)
         rates, curves = {}, {}
-        rival = "before" if options.against else "stock"
+        baseline = "before" if options.against else "stock"
         print(f"{'':8}{'trials':>8}{'failed':>8}{'seconds':>9}{'trials/s':>10}{'CPU':>8}")
-        for name in (rival, "ours"):
+        for name in (baseline, "ours"):
             found, curve = _measure(name, tasks, options)
             curves[name] = curve
             rates[name] = found["trials"] / found["seconds"]
@@ -238,7 +238,7 @@ def _compare(options: argparse.Namespace) -> None:
                 f"{rates[name]:10.2f}{found['cpu'] / found['trials']:8.2f}",
                 flush=True,
             )
-        print(f"ours / {rival}: {rates['ours'] / rates[rival]:.2f}")
+        print(f"ours / {baseline}: {rates['ours'] / rates[baseline]:.2f}")
         if options.against:
             _print_curves(curves)
 

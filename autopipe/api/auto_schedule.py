@@ -184,7 +184,7 @@ def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process needs
             facts = Host(
                 target, store, lambda: _examine_tvm(zygote, log, _count_seconds_left(end))
             ).facts(_FACETS)
-            argument["facts"] = {facet.value: dict(said) for facet, said in facts.items()}
+            argument["facts"] = {facet.value: dict(values) for facet, values in facts.items()}
             argument["seconds"] = _count_seconds_left(end)
             answer: Mapping[str, Any] | None
             answer = zygote.call(tune_alone, argument, log, emit, _count_seconds_left(end))

@@ -112,7 +112,7 @@ def describe_workers(
     try:
         farm = Farm(Reach.of(measure, file.absolute().parent), measure.label)
     except AutopipeError as error:
-        return f"nobody is there: {error}"
+        return f"the farm is unavailable: {error}"
     farm.close()
     busy = sum(worker.orders for worker in farm.own)
     return (

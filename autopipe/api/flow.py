@@ -335,12 +335,12 @@ def _examine_tvm(zygote: Zygote, store: Store) -> Stack:
     except (Killed, Bug, SetupError) as error:
         reason = str(error).rstrip().splitlines()[-1 if isinstance(error, Bug) else 0]
         if words := refusal.find_refusal(reason):
-            raise StoreError(f"{log}: {words}; TVM can not be started") from error
+            raise StoreError(f"{log}: {words}; TVM cannot be started") from error
         if OUT_OF_MEMORY in reason or "SIGKILL" in reason:
-            raise SetupError(f"TVM can not be started: {reason}") from error
+            raise SetupError(f"TVM cannot be started: {reason}") from error
         if read_address_limit() < _ADDRESSES:  # libraries fail in ways of their own then
             raise SetupError(
-                f"TVM can not be started ({reason}), {OUT_OF_MEMORY}? {describe_memory_limit()}"
+                f"TVM cannot be started ({reason}), {OUT_OF_MEMORY}? {describe_memory_limit()}"
             ) from error
         raise SetupError(describe_tvm_misfit(reason)) from error
     return stack

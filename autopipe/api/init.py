@@ -118,7 +118,7 @@ def draft_pipeline(
     lines = [
         *("version: 1", f"name: {name}"),
         *("model:", f"  path: {_to_yaml_string(model_path)}", "  inputs:"),
-        *(f"    # {_replace_unprintable(told)}" for told in notes.values()),
+        *(f"    # {_replace_unprintable(note)}" for note in notes.values()),
         *(
             line
             for one in model_outline.inputs

@@ -54,9 +54,9 @@ def name_open_sizes(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
                 else _choose_name(
                     f"{name}_{axis}" if is_made_up(part) else part, part or f"{name} {axis}", names
                 )
-                for part in _split_sum(said, single_names)
+                for part in _split_sum(size_name, single_names)
             )
-            for axis, said in sorted(left.items())
+            for axis, size_name in sorted(left.items())
         }
         shape = tuple(None if axis in left else size for axis, size in enumerate(sizes.shape))
         named_inputs[name] = replace(sizes, shape=shape, open={}, assumed={}, names=axis_names)

@@ -93,9 +93,9 @@ class _Watch:
         self._update_result(exit_code=code, result=_describe_outcome(code), error=text)
 
     def _note_ratio(self, benchmark: BenchmarkReport) -> None:
-        rival = benchmark.counted_rival
-        if rival is not None:
-            self._update_result(rival=rival, ratio=benchmark.comparisons[rival].ratio)
+        competitor = benchmark.counted_competitor
+        if competitor is not None:
+            self._update_result(rival=competitor, ratio=benchmark.comparisons[competitor].ratio)
 
     def _update_result(self, **fields: object) -> None:
         self.result = self.result.model_copy(update=fields)

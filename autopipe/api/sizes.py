@@ -123,7 +123,7 @@ def _substitute_sizes(extent: str, sizes: Sizes) -> str | int:
 def _merge_shapes(declared: Declared | None, shape: Declared) -> Declared:
     """Fill the unspecified sizes of an option's shape from the model's."""
     pairs = zip(declared or (None,) * len(shape), shape, strict=True)
-    return tuple(said if size is None else size for said, size in pairs)
+    return tuple(declared_size if size is None else size for declared_size, size in pairs)
 
 
 def _refuse_name(name: str, axis: int, declared_size: int | str | None, size: str | None) -> None:

@@ -155,7 +155,7 @@ class BenchmarkResult(Sparse, frozen=True):
     """The fastest reference runtime, if several were timed, which gates use."""
 
     @property
-    def counted_rival(self) -> str | None:
+    def counted_competitor(self) -> str | None:
         """Return the name of the reference runtime that gates use; None if none was timed."""
         return self.best or next(iter(self.comparisons), None)
 
@@ -169,13 +169,13 @@ class BenchmarkResult(Sparse, frozen=True):
         if len(self.at_sizes) <= 1:
             return ""
         parts = []
-        for rival in self.rivals:
+        for competitor in self.rivals:
             ratios = [
-                at.comparisons[rival.name].ratio
+                at.comparisons[competitor.name].ratio
                 for at in self.at_sizes
-                if rival.name in at.comparisons
+                if competitor.name in at.comparisons
             ]
-            parts.append(f"{rival.name} {geometric_mean(ratios):.2f} over {len(ratios)} sizes")
+            parts.append(f"{competitor.name} {geometric_mean(ratios):.2f} over {len(ratios)} sizes")
         if self.best:
             counts = [at.comparisons[at.best].ratio for at in self.at_sizes if at.best]
             parts.append(f"the best at each {geometric_mean(counts):.2f}")
@@ -183,10 +183,10 @@ class BenchmarkResult(Sparse, frozen=True):
 
     def _summarize_comparison(self) -> str:
         parts = [_format_milliseconds(self.ours.latency)]
-        for rival in self.rivals:
-            comparison = self.comparisons[rival.name]
+        for competitor in self.rivals:
+            comparison = self.comparisons[competitor.name]
             parts.append(
-                f"{rival.name} {_format_milliseconds(rival.latency)}: "
+                f"{competitor.name} {_format_milliseconds(competitor.latency)}: "
                 f"ratio {comparison.ratio:.2f}, {comparison.verdict}"
             )
         if self.best:
@@ -229,7 +229,7 @@ class BenchmarkReport(BenchmarkResult, ArtifactDocument, frozen=True, extra="for
     """The outcome of each gate."""
 
 
-def find_best_rival(latencies: Mapping[str, Latency]) -> str:
+def find_best_competitor(latencies: Mapping[str, Latency]) -> str:
     """Return the name of the fastest reference runtime; empty if there are less than two."""
     if len(latencies) <= 1:
         return ""

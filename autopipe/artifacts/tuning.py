@@ -180,7 +180,7 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True):
     finals: FinalsReport | None = None
     """The result of the in-model comparison; omitted without one."""
     sized_finals: Annotated[tuple[FinalsReport, ...], Field(max_length=100)] = ()
-    """The same at each specialized size of a model with dynamic shapes, instead of `finals`."""
+    """The same per specialized size of a model with dynamic shapes, in place of the field above."""
     headroom: tuple[TaskHeadroom, ...] = ()
     """The headroom of each task with a time; omitted if there are none."""
     device: Annotated[dict[Name, str | int], Field(max_length=100)] | None = None

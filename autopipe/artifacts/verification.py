@@ -82,7 +82,7 @@ class CheckedCase(Sparse, Part, frozen=True):
     """The outputs, in order; none if the case was skipped."""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Format its name and sizes."""
         where = " in the library for every size" if self.generic else ""
         return append_sizes(f"case {self.name!r}", self.sizes) + where

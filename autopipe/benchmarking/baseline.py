@@ -51,7 +51,7 @@ class Baseline(Frozen, frozen=True):
     @classmethod
     def _check_rounds(cls, rounds: dict[str, Rounds], info: ValidationInfo) -> dict[str, Rounds]:
         if rounds.keys() != {OURS, *info.data.get("rivals", ())}:
-            raise ValueError(f"there is one of {OURS} and one of each of `rivals`, and no other")
+            raise ValueError(f"one series of {OURS} and one per competitor are needed")
         if len({len(series) for series in rounds.values()}) > 1:
             raise ValueError("one is shorter than another")
         return rounds

@@ -16,9 +16,9 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from autopipe.artifacts.benchmark import RoundConditions
+from autopipe.benchmarking.competitors import COMPETITORS, Run
 from autopipe.benchmarking.conditions import read_counters
 from autopipe.benchmarking.quota import read_cpu_quota
-from autopipe.benchmarking.rivals import RIVALS, Run
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
 from autopipe.processes import call
@@ -78,10 +78,10 @@ def find_outputs_path(name: str, inputs: Path) -> Path:
 
 def _answer_request(request: call.Answer) -> call.Answer:
     cpus = os.sched_getaffinity(0)  # before a runtime pins this thread to one of them
-    rival = RIVALS.get(request["contender"])
+    competitor = COMPETITORS.get(request["contender"])
     path, inputs = Path(request["path"]), load_file(request["inputs"])
     threads = request["threads"] or len(cpus)
-    run = rival.prepare(path, inputs, threads) if rival else _load_build(path, inputs)
+    run = competitor.prepare(path, inputs, threads) if competitor else _load_build(path, inputs)
     outputs = {str(place): np.ascontiguousarray(array) for place, array in enumerate(run())}
     arrays.save(outputs, Path(request["outputs"]))
     _time_runs(run, request["warmup"], _WARM)
@@ -90,7 +90,7 @@ def _answer_request(request: call.Answer) -> call.Answer:
     conditions = before.until(read_counters(cpus), len(cpus), read_cpu_quota())
     return {
         "seconds": seconds,
-        "version": version(rival.module if rival else "autopipe"),
+        "version": version(competitor.module if competitor else "autopipe"),
         "conditions": conditions.model_dump(),
     }
 

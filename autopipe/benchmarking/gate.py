@@ -46,13 +46,13 @@ def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGa
 
     If other programs disturbed the measurement, it also passes only in that case.
     """
-    rivals = {rival.name: rival.latency for rival in match.rivals}
+    latencies = {competitor.name: competitor.latency for competitor in match.rivals}
     for field, limit in gates.max_slowdown.items():
         gate = f"gates.max_slowdown.{field}"
-        name = _find_limited_rival(field, match)
+        name = _find_limited_competitor(field, match)
         ratio = match.comparisons[name].ratio
         finding = f"the build takes {ratio:.2f} times as long as {name}, allowed is {limit:g}"
-        verdict = judge_latencies(match.ours.latency, rivals[name], limit)
+        verdict = judge_latencies(match.ours.latency, latencies[name], limit)
         if verdict is LatencyVerdict.FASTER or (ratio <= limit and not match.disturbed):
             outcome = Outcome.PASSED
         elif verdict is LatencyVerdict.SLOWER:
@@ -65,9 +65,9 @@ def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGa
         yield CheckedGate(gate=gate, outcome=outcome, found=finding)
 
 
-def _find_limited_rival(field: str, match: BenchmarkResult) -> str:
+def _find_limited_competitor(field: str, match: BenchmarkResult) -> str:
     """Return the reference runtime of a limit. Raises SetupError if it was not timed."""
-    timed_names = [rival.name for rival in match.rivals]
+    timed_names = [competitor.name for competitor in match.rivals]
     if field in timed_names:
         return field
     if field == "best" and timed_names:

@@ -4,13 +4,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autopipe.artifacts.benchmark import BenchmarkResult, Round, TimedContender, find_best_rival
+from autopipe.artifacts.benchmark import (
+    BenchmarkResult,
+    Round,
+    TimedContender,
+    find_best_competitor,
+)
 from autopipe.benchmarking.agreement import find_disagreement
+from autopipe.benchmarking.competitors import COMPETITORS
 from autopipe.benchmarking.conditions import Disturbance, disturbance, load_average
 from autopipe.benchmarking.contender import Timed, find_outputs_path, time_contender
 from autopipe.benchmarking.latency import compare_latencies, summarize_rounds
 from autopipe.benchmarking.machine import describe_machine
-from autopipe.benchmarking.rivals import RIVALS
 from autopipe.compiler.step_counter import ReportDone, count_steps
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
@@ -64,20 +69,20 @@ def time_contenders(setup: BenchmarkSetup, threads: int) -> BenchmarkResult:
         ours=ours,
         rivals=tuple(results.values()),
         comparisons={
-            name: compare_latencies(ours.latency, rival.latency, disturbed=not enough)
-            for name, rival in results.items()
+            name: compare_latencies(ours.latency, competitor.latency, disturbed=not enough)
+            for name, competitor in results.items()
         },
         skipped=skipped,
         rounds=tuple(one.as_round for one in rounds),
         disturbed="" if enough else _describe_disturbance(rounds),
-        best=find_best_rival({name: rival.latency for name, rival in results.items()}),
+        best=find_best_competitor({name: one.latency for name, one in results.items()}),
     )
 
 
 def _time_rounds(setup: BenchmarkSetup, threads: int) -> tuple[list[_TimedRound], dict[str, str]]:
     """Time all rounds; return them, and the reasons of skipped runtimes."""
-    rivals = {name: path for name, path in setup.contenders.items() if name != OURS}
-    obstacles = {name: _find_obstacle(name, path) for name, path in rivals.items()}
+    competitors = {name: path for name, path in setup.contenders.items() if name != OURS}
+    obstacles = {name: _find_obstacle(name, path) for name, path in competitors.items()}
     skipped = {name: reason for name, reason in obstacles.items() if reason}
     rounds: list[_TimedRound] = []
     order = list(setup.contenders)
@@ -107,7 +112,7 @@ class _RoundTimer:
         timing = time_contender(
             name, self.setup.contenders[name], inputs, self.setup.options, self.threads
         )
-        if name != OURS and not RIVALS[name].trusted:
+        if name != OURS and not COMPETITORS[name].trusted:
             wrong = find_disagreement(
                 find_outputs_path(OURS, inputs), find_outputs_path(name, inputs)
             )
@@ -163,8 +168,8 @@ def _describe_disturbance(rounds: Sequence[_TimedRound]) -> str:
     return f"{worst} in {len(disturbances)} of {len(rounds)} rounds"
 
 
-def _find_obstacle(rival: str, model: Path) -> str | None:
+def _find_obstacle(competitor: str, model: Path) -> str | None:
     """Return why a reference runtime cannot run a model, or None."""
     if not model.exists():
         return "it runs ONNX models, and this is none"
-    return RIVALS[rival].obstacle()
+    return COMPETITORS[competitor].obstacle()

@@ -23,7 +23,7 @@ def to_baseline(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]
         pipeline=pipeline,
         device=dict(device),
         threads=match.threads,
-        rivals={rival.name: rival.version for rival in match.rivals},
+        rivals={competitor.name: competitor.version for competitor in match.rivals},
         rounds={
             contender.name: contender.latency.rounds for contender in (match.ours, *match.rivals)
         },
@@ -92,16 +92,19 @@ def _list_comparable_series(now: Baseline, before: Baseline) -> Iterator[tuple[s
     if busy:
         obstacle = f"other programs disturbed when {busy} was timed"
     yield "time", obstacle, (now.rounds[OURS], before.rounds[OURS])
-    for rival, version in now.rivals.items():
-        metric = f"time relative to {rival}"
-        if before.rivals.get(rival) == version:
-            yield metric, "", (_divide_by_rival(now, rival), _divide_by_rival(before, rival))
+    for competitor, version in now.rivals.items():
+        metric = f"time relative to {competitor}"
+        if before.rivals.get(competitor) == version:
+            yield (
+                metric, "",
+                (_divide_by_competitor(now, competitor), _divide_by_competitor(before, competitor)),
+            )  # fmt: skip
         else:
-            earlier_version = before.rivals.get(rival, "not timed")
-            yield metric, f"{rival} is {version}, and was {earlier_version}", ((), ())
+            earlier_version = before.rivals.get(competitor, "not timed")
+            yield metric, f"{competitor} is {version}, and was {earlier_version}", ((), ())
 
 
-def _divide_by_rival(times: Baseline, rival: str) -> tuple[float, ...]:
+def _divide_by_competitor(times: Baseline, competitor: str) -> tuple[float, ...]:
     """Return the ratio of our time to that of a reference runtime in each round."""
-    pairs = zip(times.rounds[OURS], times.rounds[rival], strict=True)
+    pairs = zip(times.rounds[OURS], times.rounds[competitor], strict=True)
     return tuple(ours / theirs for ours, theirs in pairs)

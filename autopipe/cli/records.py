@@ -145,7 +145,7 @@ def records_merge(
                 )
             if merge_result.condemned:
                 print_error(
-                    f"warning: {source}: left out {merge_result.condemned}: said to be wrong there"
+                    f"warning: {source}: left out {merge_result.condemned}: marked wrong there"
                 )
             added_text = format_plural(merge_result.added, "record")
             print_lines([f"{source}: {added_text} added, {merge_result.known} were known"])
@@ -190,7 +190,7 @@ def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
     ):
         pull_result = records.pull_records(opened_store, depot, _print_warning)
     if pull_result.condemned:
-        print_error(f"warning: left out {pull_result.condemned}: said to compute something else")
+        print_error(f"warning: left out {pull_result.condemned}: marked wrong")
     print_lines(
         [f"{format_plural(pull_result.added, 'record')} added, {pull_result.known} were known"]
     )

@@ -208,7 +208,7 @@ def _list_lines(examined: "Examined") -> Iterator[str]:
         yield f"compiled for {' '.join(machine)}"
         yield f"compared with {build.verification or 'nothing'}"
     for name, dimension in needs.signature.dimensions.items():
-        yield f"takes {name} {dimension.told}"
+        yield f"takes {name} {dimension.range_text}"
     for entry in needs.signature.entries:
         yield f"{entry.library} is for {format_sizes(entry.sizes)}"
     yield f"sound: {len(examined.files)} files, each as the manifest says"

@@ -101,9 +101,9 @@ def _format_latency(benchmark: BenchmarkReport | None) -> str:
         f"{format_seconds(ours.median)} ({format_seconds(ours.low)} to {format_seconds(ours.high)})"
     )
     against = [
-        f"{found.ratio:.2f} of {format_code(f'{rival.name} {rival.version}')} ({found.verdict})"
-        for rival in benchmark.rivals
-        for found in [benchmark.comparisons[rival.name]]
+        f"{found.ratio:.2f} of {format_code(f'{one.name} {one.version}')} ({found.verdict})"
+        for one in benchmark.rivals
+        for found in [benchmark.comparisons[one.name]]
     ]
     disturbance = [f"disturbed: {format_code(benchmark.disturbed)}"] if benchmark.disturbed else []
     return ", ".join([spread, *against, *disturbance])

@@ -61,7 +61,7 @@ def _list_facts(manifest: Statement, path: Path) -> Iterator[tuple[str, Fields]]
 def _list_dimension_facts(signature: Signature) -> Iterator[tuple[str, object]]:
     """Yield the ranges of dynamic dimensions, and the sizes of each specialized library."""
     for name, dimension in signature.dimensions.items():
-        yield f"takes.{name}", dimension.told
+        yield f"takes.{name}", dimension.range_text
     for entry in signature.entries:
         yield f"takes.{entry.library}", format_sizes(entry.sizes)
 

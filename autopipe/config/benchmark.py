@@ -9,14 +9,14 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.quantity import Duration
 from autopipe.config.samples import Samples
 
-RivalName = Literal["onnxruntime", "openvino", "mnn"]
+CompetitorName = Literal["onnxruntime", "openvino", "mnn"]
 """Runtimes that a build is timed against."""
 
 
 class Benchmark(Frozen, frozen=True):
     """Latency of the build and of reference runtimes; `benchmark: null` skips it."""
 
-    against: Distinct[RivalName] = ("onnxruntime",)
+    against: Distinct[CompetitorName] = ("onnxruntime",)
     """Reference runtimes, each in a process of its own, with the threads of the build, in float32
     and otherwise in its fastest configuration. The ratio to the fastest of them counts."""
     rounds: Annotated[int, Field(ge=1, le=100)] = 3

@@ -70,7 +70,7 @@ class Dimension(Frozen, frozen=True):
         return self.max // self.multiple * self.multiple
 
     @property
-    def told(self) -> str:
+    def range_text(self) -> str:
         """The range in words: `from 32 to 1920, a multiple of 32`."""
         multiple = f", a multiple of {self.multiple}" if self.multiple > 1 else ""
         return f"from {self.first} to {self.last}{multiple}"

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from autopipe.config.benchmark import RivalName
+from autopipe.config.benchmark import CompetitorName
 from autopipe.config.frozen import Frozen
 
 SHARES: Final = {
@@ -41,7 +41,7 @@ class Gates(Frozen, frozen=True):
     """Least share of that time in tasks with a schedule that this store has measured here."""
     steady_share: Annotated[float, Field(ge=0, le=1)] | None = None
     """Least share of that time in tasks with measurements that agree with each other."""
-    max_slowdown: dict[Literal[RivalName, "best"], Annotated[float, Field(gt=0)]] = {}
+    max_slowdown: dict[Literal[CompetitorName, "best"], Annotated[float, Field(gt=0)]] = {}
     """Largest latency relative to a reference runtime, or to `best`, the fastest of those timed. An
     inconclusive comparison does not fail."""
     regression: Regression | None = None

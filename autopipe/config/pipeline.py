@@ -83,15 +83,15 @@ class Pipeline(Frozen, frozen=True):
         for name, (_, share) in self.gates.shares().items() if self.tuning is None else ():
             yield ("gates", name), share, "cannot be reached: `tuning` is null"
         against = self.benchmark.against if self.benchmark else ()
-        for rival, slowdown in self.gates.max_slowdown.items():
-            if not against or rival not in (*against, "best"):
-                runtime = "a reference runtime" if rival == "best" else rival
+        for competitor, slowdown in self.gates.max_slowdown.items():
+            if not against or competitor not in (*against, "best"):
+                runtime = "a reference runtime" if competitor == "best" else competitor
                 why = f"cannot be checked: `benchmark.against` does not name {runtime}"
-                yield ("gates", "max_slowdown", rival), slowdown, why
+                yield ("gates", "max_slowdown", competitor), slowdown, why
             elif not FORMATS[self.model.format].runs_in_onnx_runtimes:
-                runtime = "a reference runtime" if rival == "best" else rival
+                runtime = "a reference runtime" if competitor == "best" else competitor
                 why = f"cannot be checked: {runtime} runs ONNX models, and this is none"
-                yield ("gates", "max_slowdown", rival), slowdown, why
+                yield ("gates", "max_slowdown", competitor), slowdown, why
         if self.gates.regression is not None:
             yield from self._list_gate_conflicts(self.gates.regression)
         yield from self._list_task_conflicts()
@@ -142,7 +142,7 @@ class Pipeline(Frozen, frozen=True):
                 f"is this machine, and `{runner}` {why}: name theirs",
             )
         if self.target.num_cores is None:
-            yield ("target", "num_cores"), None, f"has to be said: `{runner}` {why}"
+            yield ("target", "num_cores"), None, f"is required: `{runner}` {why}"
 
     def _open_sizes(self) -> Iterator[Contradiction]:
         """Yield the errors in symbolic sizes of shapes, and in `model.dimensions`."""

@@ -194,7 +194,7 @@ class Exchange:
         self.hand_out()
 
     def hand_out(self) -> None:
-        """Assign orders to workers with a free slot: the least loaded and longest idle first."""
+        """Assign orders to workers with a free slot: by the lowest load, then the longest idle."""
         free = [worker for worker in self.workers.values() if len(worker.hands) < worker.slots]
         while free:
             worker = min(free, key=lambda one: (len(one.hands) / one.slots, one.heard))

@@ -62,7 +62,7 @@ class Workbench:
         if answer is None:
             self._end_bench(process)
             return self._format_lost_answer(
-                f"the measuring process ended, or said nothing for {seconds:g} s"
+                f"the measuring process ended, or sent nothing for {seconds:g} s"
             )
         return answer
 

@@ -40,8 +40,8 @@ OUT_OF_MEMORY: Final = "out of memory"
 _HUNGRY: Final = (
     "std::bad_alloc", "LLVM ERROR: out of memory", "MemoryError", os.strerror(errno.ENOMEM),
     "memory exhausted", "failed to map segment from shared object", "cannot map zero-fill pages",
-    "Memory allocation still failed", "bad allocation", "can not allocate memory",
-    "cannot allocate memory", "Unable to allocate", "Failed to allocate memory", "out of memory",
+    "Memory allocation still failed", "bad allocation", "not allocate memory",
+    "Unable to allocate", "Failed to allocate memory", "out of memory",
     "vector::_M_default_append", "can't allocate region",
 )  # fmt: skip
 """Texts of failed allocations in C++, LLVM, Python, glibc, the dynamic linker, OpenBLAS, NumPy and

@@ -77,7 +77,7 @@ def describe_package(package: Examined) -> Iterator[str]:
         yield f"output        {format_value(port.name)}: {describe_port(port)}"
     for name, dimension in signature.dimensions.items():
         likely = ", ".join(map(str, dimension.likely))
-        yield f"dimension     {name}: {dimension.told}; specialized for {likely}"
+        yield f"dimension     {name}: {dimension.range_text}; specialized for {likely}"
     yield f"runtime       {', '.join(f'{n} {v}' for n, v in sorted(needs.runtime.items()))}"
     for prefix, build in list_builds(needs):
         if needs.variants:

@@ -229,7 +229,7 @@ class BuildResult(BaseModel, frozen=True, extra="forbid", defer_build=True):
     rival: str | None = None
     """The reference runtime of the gate, if this run timed one."""
     ratio: float | None = None
-    """The build's time divided by that of `rival`."""
+    """The build's time divided by that of this runtime."""
 
 
 class BuildsFinished(_Event, frozen=True):

@@ -102,7 +102,7 @@ class Executor:
         hit = None if fresh else self._find_stored(step, key)
         if hit is not None:
             return hit
-        with self.store.lock(key, lambda who: self._emit_warning(step, f"waiting for {who}")):
+        with self.store.lock(key, lambda holder: self._emit_warning(step, f"waiting for {holder}")):
             if not fresh:  # another run may have made it, here or elsewhere
                 hit = self._find_stored(step, key) or self._fetch_remote(step, document)
             return hit or self._execute_step(step, inputs, document, fresh=fresh)

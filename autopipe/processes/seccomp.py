@@ -65,7 +65,7 @@ _MACHINES: Final = {
         # read write readv writev pread64 lseek close close_range fstat newfstatat statx fstatfs
         # statfs stat lstat access faccessat faccessat2 readlink readlinkat getcwd getdents(64)
         # mmap mprotect munmap mremap madvise brk msync mincore, signals of its own, poll select
-        # epoll pipe dup eventfd, futex and threads, scheduling, clocks, who it is, sysinfo uname
+        # epoll pipe dup eventfd, futex and threads, scheduling, clocks, identifiers, sysinfo uname
         # getrandom getrlimit exit exit_group arch_prctl capget
         free=(
             0, 1, 19, 20, 17, 8, 3, 436, 5, 262, 332, 138, 137, 4, 6, 21, 269, 439, 89, 267, 79,

@@ -52,8 +52,8 @@ def read(lines: Iterable[bytes | None]) -> AutoTVMLog:
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             left_out.add("damaged")
         else:
-            rivals = [*best.get(seed.key, ()), seed]
-            best[seed.key] = sorted(rivals, key=lambda s: s.seconds)[:_BEST]
+            seeds = [*best.get(seed.key, ()), seed]
+            best[seed.key] = sorted(seeds, key=lambda s: s.seconds)[:_BEST]
     return AutoTVMLog(tuple(seed for seeds in best.values() for seed in seeds), left_out.counts())
 
 

@@ -62,7 +62,7 @@ def insert_workload(
     """Return the row id of a workload, made if it is new.
 
     A note that this store makes itself, `here`, replaces one that is there, and another's never
-    does: what a workload computes bounds which times of it are believed.
+    does: what a workload computes bounds which times of it are plausible.
     """
     text, likeness = (about.text(), about.likeness) if about else (None, None)
     replace = (

@@ -59,7 +59,7 @@ def list_sound_records(
 
 
 def _build_import_result(kind: str, counts: Taken, left_out: Mapping[str, int]) -> Brought:
-    condemned = {"said to compute something else": counts.condemned} if counts.condemned else {}
+    condemned = {"marked wrong": counts.condemned} if counts.condemned else {}
     return Brought(kind, counts.added, counts.known, {**left_out, **condemned})
 
 

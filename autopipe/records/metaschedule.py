@@ -123,8 +123,8 @@ def _read_fastest_trials(
             else:
                 text = json.dumps(trace)
                 reading.check_schedule(text)
-                rivals = [*fastest.get(index, ()), (times, text, made_for)]
-                fastest[index] = sorted(rivals, key=_compute_mean_time)[:_BEST]
+                entries = [*fastest.get(index, ()), (times, text, made_for)]
+                fastest[index] = sorted(entries, key=_compute_mean_time)[:_BEST]
         except reading.Forbidden as error:
             left_out.add(f"a trace of workload {index} is refused: {error}")
         except (ValueError, TypeError, AttributeError):

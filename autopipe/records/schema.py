@@ -65,7 +65,7 @@ CREATE TABLE seeds (
     seconds REAL NOT NULL,
     UNIQUE (key, document)
 ) STRICT"""
-"""What logs of other tools say was fast: tried early, never believed."""
+"""Unverified times from logs of other tools: tried early, never trusted."""
 
 _WRONG: Final = "CREATE TABLE wrong (record INTEGER PRIMARY KEY, reason TEXT NOT NULL) STRICT"
 

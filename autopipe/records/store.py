@@ -106,7 +106,9 @@ class RecordStore:
             except sqlite3.OperationalError:  # locked, full, not permitted: not damaged
                 raise
             except sqlite3.DatabaseError:
-                with hold_lock(lock, Patience(lambda who: warn(f"waiting for {who}")), alone=True):
+                with hold_lock(
+                    lock, Patience(lambda user: warn(f"waiting for {user}")), alone=True
+                ):
                     return cls(_open_or_salvage(path, warn), path)
 
     @classmethod

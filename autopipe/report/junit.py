@@ -88,7 +88,7 @@ def _list_verified_cases(report: RunReport, *, timed: bool) -> list[_TestCase]:
 
 
 def _build_verified_case(case: CheckedCase) -> _TestCase:
-    name = case.told if case.sizes else case.name
+    name = case.label if case.sizes else case.name
     match case.outcome:
         case CaseOutcome.SKIPPED:
             return _TestCase(name, "skipped", "the reference is not finite on it", case.seconds)

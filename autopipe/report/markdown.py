@@ -61,10 +61,10 @@ def _list_build_lines(reports: Sequence[RunReport]) -> Iterator[str]:
 
 def _format_ratio(benchmark: BenchmarkReport | None) -> tuple[str, str]:
     """Format the ratio to the decisive reference runtime, and its name."""
-    rival = None if benchmark is None else benchmark.counted_rival
-    if benchmark is None or rival is None:
+    competitor = None if benchmark is None else benchmark.counted_competitor
+    if benchmark is None or competitor is None:
         return "", ""
-    return f"{benchmark.comparisons[rival].ratio:.2f}", format_code(rival)
+    return f"{benchmark.comparisons[competitor].ratio:.2f}", format_code(competitor)
 
 
 def format_code(text: str, limit: int = _LONG) -> str:
@@ -161,7 +161,7 @@ def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
     """Yield the table of sizes, for a model with dynamic shapes."""
     if not benchmark.at_sizes:
         return
-    names = [rival.name for rival in benchmark.rivals]
+    names = [competitor.name for competitor in benchmark.rivals]
     columns = [column for name in names for column in (f">{format_code(name)}", ">ratio", "")]
     yield ""
     yield "The times above are of the first of these sizes."

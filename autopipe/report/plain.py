@@ -72,7 +72,7 @@ class Plain:
                 self._start_timer(INTERVAL)
             case Progress() | TuningProgress():
                 if self._stage is not None:
-                    self._stage = replace(self._stage, event=event, told=time.monotonic())
+                    self._stage = replace(self._stage, event=event, event_time=time.monotonic())
             case StageFinished() | StageFailed() | StageCached() | StageSkipped() | RunFinished():
                 self._stage = None
                 self.close()
@@ -104,11 +104,11 @@ class _RunningStage:
     name: str
     started: float
     event: Progress | TuningProgress | None = None
-    told: float = 0.0
+    event_time: float = 0.0
 
     def detail(self, now: float) -> str:
         """Format its progress."""
-        return "" if self.event is None else format_progress(self.event, now - self.told)
+        return "" if self.event is None else format_progress(self.event, now - self.event_time)
 
 
 def _is_counted(event: Event) -> bool:

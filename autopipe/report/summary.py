@@ -42,12 +42,12 @@ def _tell_doubt(comparison: Mapping[str, Any]) -> str:
 def _summarize_latency(document: Mapping[str, Any]) -> dict[str, str]:
     """Format latency and throughput from the document of the stage *benchmark*."""
     ours, comparisons = document["ours"]["latency"], document["comparisons"]
-    rivals = {rival["name"]: rival["version"] for rival in document["rivals"]}
+    versions = {competitor["name"]: competitor["version"] for competitor in document["rivals"]}
     comparison_parts = (
         f", {found['ratio']:.2f} of {escape_text(name)} "
-        f"{escape_text(rivals[name])}{_tell_doubt(found)}"
+        f"{escape_text(versions[name])}{_tell_doubt(found)}"
         for name, found in comparisons.items()
-        if name in rivals
+        if name in versions
     )
     spread = f"{format_seconds(ours['low'])} to {format_seconds(ours['high'])}"
     return {

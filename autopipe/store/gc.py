@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
 def collect_garbage(
     store: Store, *, keep_days: float, max_size: int | None = None, dry_run: bool = False
 ) -> SweptStore:
-    """Delete entries unused for `keep_days`, then the least recently used beyond `max_size` bytes.
+    """Delete entries unused for `keep_days`, then those unused longest beyond `max_size` bytes.
 
     Entries of running runs and of later releases are kept. Damaged records and unreferenced objects
     are deleted, too. With `dry_run`, nothing is deleted.

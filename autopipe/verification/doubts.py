@@ -24,7 +24,7 @@ def list_case_doubts(
         row_counts = {output.elsewhere for output in case.outputs if output.elsewhere}
         if row_counts:
             why = "as many of the reference's own are with inputs moved by a hair"
-            yield f"{case.told}: {max(row_counts)} rows are others, or in another order; {why}"
+            yield f"{case.label}: {max(row_counts)} rows are others, or in another order; {why}"
         yield from _list_noisy_outputs(case)
     compared_answers = [
         answer for case, answer in zip(checked_cases, answers, strict=False) if not case.skipped
@@ -60,6 +60,6 @@ def _list_noisy_outputs(case: CheckedCase) -> Iterator[str]:
     for output in case.outputs:
         if output.undetermined:
             yield (
-                f"{case.told}: output {output.output!r} is noise, and has only to be as large: "
+                f"{case.label}: output {output.output!r} is noise, and has only to be as large: "
                 f"inputs a rounding away move the reference by {output.undetermined:.2g} of itself"
             )

@@ -143,7 +143,7 @@ def expect(
         if not progress.waiting:
             break
     if not progress.outputs or not set(progress.waiting) <= set(doubtful):
-        raise StageError("; ".join(progress.told()))
+        raise StageError("; ".join(progress.list_failures()))
     main = next(iter(progress.engine_of.values()), "") or engine
     return Expected(
         engine=main,
@@ -187,7 +187,7 @@ class _Answers:
         if self.waiting:
             self.partly[engine] = reasons[self.waiting[0]]
 
-    def told(self) -> Iterator[str]:
+    def list_failures(self) -> Iterator[str]:
         """Yield the failures of engines in their order, each distinct reason once."""
         reasons: set[str] = set()
         for engine, why in (self.failed | self.partly).items():
@@ -202,7 +202,7 @@ class _Answers:
         stand_ins = [
             by for by in dict.fromkeys(self.engine_of.values()) if by not in failed_engines
         ]
-        for text in self.told():
+        for text in self.list_failures():
             yield f"{text}; {' and '.join(stand_ins) or 'none'} took its place"
 
 
@@ -286,7 +286,7 @@ def _open_onnx_session(onnxruntime: ModuleType, model: Path, options: object) ->
     if original.exists():
         try:
             return onnxruntime.InferenceSession(str(original), options, providers=providers)
-        except Exception:  # noqa: BLE001, S110 - what it says of `model` is told
+        except Exception:  # noqa: BLE001, S110 - the error for `model` is reported
             pass
     return onnxruntime.InferenceSession(str(model), options, providers=providers)
 

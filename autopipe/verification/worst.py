@@ -19,7 +19,7 @@ def describe_worst(checked_cases: Sequence[CheckedCase]) -> str | None:
     if not failures:
         return None
     case, worst = max(failures, key=_read_absolute_error)
-    message = f"output {worst.output!r} is wrong on {case.told}: {worst.failure}"
+    message = f"output {worst.output!r} is wrong on {case.label}: {worst.failure}"
     if worst.max_abs is not None:
         message += f"; largest error {worst.max_abs:.3g}"
         message += f" ({worst.max_rel:.3g} relative)" if worst.max_rel is not None else ""

@@ -11,7 +11,7 @@ from autopipe.artifacts.benchmark import (
     RoundConditions,
     TimedContender,
 )
-from autopipe.benchmarking import match, rivals
+from autopipe.benchmarking import competitors, match
 from autopipe.benchmarking.contender import Timed, find_outputs_path
 from autopipe.benchmarking.gate import build_report, require_gates
 from autopipe.benchmarking.latency import compare_latencies, summarize_rounds
@@ -61,7 +61,7 @@ class Stopwatch:
 def played(monkeypatch, tmp_path):
     def start(stopwatch, threads=2, **options):
         monkeypatch.setattr(match, "time_contender", stopwatch)
-        monkeypatch.setattr(rivals, "find_spec", lambda name: True)
+        monkeypatch.setattr(competitors, "find_spec", lambda name: True)
         names = ["autopipe", *options.get("against", ["onnxruntime"])]
         contenders = {name: CONTENDERS.get(name, Path(__file__)) for name in names}
         inputs = tmp_path / "inputs"
@@ -115,7 +115,7 @@ def test_the_gpu_is_written_down(monkeypatch):
 
 def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
-    monkeypatch.setattr(rivals, "find_spec", lambda name: None)
+    monkeypatch.setattr(competitors, "find_spec", lambda name: None)
     table = BenchmarkSetup(CONTENDERS, tmp_path / "inputs", Benchmark())
     found = time_contenders(table, threads=1)
     assert found.skipped == {
@@ -264,7 +264,7 @@ def test_the_ratio_that_counts_is_the_one_to_the_fastest_rival(played):
     assert found.summary().endswith("; best competitor openvino: ratio 1.25, slower")
     assert found.model_dump()["best"] == "openvino"
     alone = played(Stopwatch(autopipe=1.0, onnxruntime=2.0))
-    assert "best" not in alone.summary() + str(alone.model_dump()), "as it was with one rival"
+    assert "best" not in alone.summary() + str(alone.model_dump()), "as it was with one competitor"
 
 
 def test_a_gate_on_the_best_rival_names_it(played):

@@ -119,7 +119,7 @@ def test_who_wants_certainty_fails_what_is_inconclusive():
     assert check_regression(baseline(), baseline(), strict).outcome == "passed"
 
 
-def outcomes(*, slowdown=1.0, noise=0.02, drift=0.0, rounds=5, rival=True, count=500):
+def outcomes(*, slowdown=1.0, noise=0.02, drift=0.0, rounds=5, competitor=True, count=500):
     """How often the gate says what, of builds timed with noise, on days that differ by `drift`."""
     draw = random.Random(7)
 
@@ -129,7 +129,7 @@ def outcomes(*, slowdown=1.0, noise=0.02, drift=0.0, rounds=5, rival=True, count
             tuple(scale * day * exp(draw.gauss(0, noise)) for _ in range(rounds))
             for scale in (seconds, 2.0)
         )
-        return baseline(ours, theirs if rival else None)
+        return baseline(ours, theirs if competitor else None)
 
     found = Counter(
         str(check_regression(timed(slowdown), timed(1.0), GATE).outcome) for _ in range(count)
@@ -150,17 +150,19 @@ def test_equal_builds_pass_where_the_noise_allows():
 @pytest.mark.fault("E9")
 def test_days_that_differ_do_not_fail_equal_builds():
     assert outcomes(drift=0.3)["failed"] <= 0.01
-    assert outcomes(drift=0.3, rival=False)["failed"] > 0.2, "without a rival nothing tells"
+    assert outcomes(drift=0.3, competitor=False)["failed"] > 0.2, (
+        "without a competitor nothing tells"
+    )
 
 
 def test_a_slowdown_of_a_fifth_fails():
     assert outcomes(slowdown=1.2, noise=0.02)["failed"] > 0.99
-    assert outcomes(slowdown=1.2, noise=0.02, rival=False)["failed"] > 0.99
+    assert outcomes(slowdown=1.2, noise=0.02, competitor=False)["failed"] > 0.99
     assert outcomes(slowdown=1.2, noise=0.02, rounds=3)["failed"] > 0.85
 
 
 def test_a_slowdown_at_the_limit_seldom_fails():
-    assert outcomes(slowdown=1.05, rival=False)["failed"] <= 0.04
+    assert outcomes(slowdown=1.05, competitor=False)["failed"] <= 0.04
 
 
 @pytest.mark.fault("E9")

@@ -26,8 +26,8 @@ HEIGHT = Dimension(min=33, max=1920, multiple=32, likely=(640, 320))
 def test_the_ends_of_a_range_are_multiples():
     assert (HEIGHT.first, HEIGHT.last) == (64, 1920)
     assert Dimension(max=7, multiple=4, likely=(4,)).last == 4
-    assert HEIGHT.told == "from 64 to 1920, a multiple of 32"
-    assert Dimension(max=7, likely=(4,)).told == "from 1 to 7"
+    assert HEIGHT.range_text == "from 64 to 1920, a multiple of 32"
+    assert Dimension(max=7, likely=(4,)).range_text == "from 1 to 7"
 
 
 @each_row(

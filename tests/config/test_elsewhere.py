@@ -42,7 +42,7 @@ def test_where_machines_are_is_in_no_key_and_no_lock(tmp_path):
         ({**FARM, "scheduler": "tls://farm"}, TARGET, "should be an address"),
         ({**FARM, "scheduler": "tls://farm:0"}, TARGET, "should be an address"),
         (FARM, {"num_cores": 2}, "target.mcpu\n  Input is this machine"),
-        (FARM, {"mcpu": "znver5"}, "target.num_cores\n  Input has to be said"),
+        (FARM, {"mcpu": "znver5"}, "target.num_cores\n  Input is required"),
         (FARM, {"kind": "cuda", "arch": "sm_90", "num_cores": 2}, "processors only"),
     ],
 )

@@ -136,10 +136,7 @@ def test_tasks_of_the_generic_library_name_those_at_the_first_likely_sizes(built
         same = [other for other in tasks if other.workload == task.likely]
         assert bool(fixed) == (task.likely is None)
         assert fixed or task.share == 0
-        assert (
-            fixed
-            or task.dropped == f"dynamic: open sizes; at likely ones it is task {same[0].index}"
-        )
+        assert fixed or task.dropped == f"dynamic: at specialized sizes it is task {same[0].index}"
         assert fixed or same[0].name.endswith("@16x8")
         others = [other.name for other in tasks if other.workload in task.also_likely]
         assert [name.partition("@")[2] for name in others] == ([] if fixed else ["4x8"])

@@ -25,7 +25,7 @@ def write_accuracy(view: BuildView) -> Markup:
     pairs = [
         (case, one) for case in (*verification.cases, *verification.special) for one in case.outputs
     ]
-    names = [case.told for case in (*verification.cases, *verification.special) if case.skipped]
+    names = [case.label for case in (*verification.cases, *verification.special) if case.skipped]
     return join_lines(
         make_element("p", _describe_reference(verification)),
         _build_failure(verification),
@@ -89,7 +89,7 @@ def _build_row(case: CheckedCase, output: OutputComparison) -> TableRow:
     is_failure = output.failure is not None
     outcome = CaseOutcome.FAILED if is_failure else CaseOutcome.PASSED
     return TableRow((
-        output.output, case.told, Cell(str(outcome), mark="bad" if is_failure else "good"),
+        output.output, case.label, Cell(str(outcome), mark="bad" if is_failure else "good"),
         Cell(_format_used_part(output.used), output.used),
         _build_error_cell(output.max_abs), _build_error_cell(output.max_rel),
         _build_error_cell(output.tolerance.rtol), _build_error_cell(output.tolerance.atol),

@@ -107,7 +107,7 @@ def _build_size_table(benchmark: BenchmarkReport) -> Markup:
     """Write times at each size, for a model with dynamic dimensions."""
     if not benchmark.at_sizes:
         return Markup()
-    names = [rival.name for rival in benchmark.rivals]
+    names = [competitor.name for competitor in benchmark.rivals]
     columns = [column for name in names for column in (f">{name}", ">ratio", "verdict")]
     header = ("sizes", "library", ">autopipe", *columns)
     return make_table("Latency by size", header, _list_size_rows(benchmark, names))

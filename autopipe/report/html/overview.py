@@ -70,7 +70,7 @@ def _list_figures(report: RunReport) -> Iterator[tuple[str, Content]]:
 def _list_latency_figures(benchmark: BenchmarkReport | None) -> Iterator[tuple[str, Content]]:
     if benchmark is None:
         return
-    ours, competitor = benchmark.ours.latency, benchmark.counted_rival
+    ours, competitor = benchmark.ours.latency, benchmark.counted_competitor
     interval = f"{format_seconds(ours.low)} to {format_seconds(ours.high)}"
     yield "Latency", f"{format_seconds(ours.median)} ({interval})"
     if competitor is not None:

@@ -153,7 +153,7 @@ def _build_ratio_cells(benchmark: BenchmarkReport | None) -> tuple[Content | Cel
     """Build the cells of the latency, the ratio to the decisive reference runtime, and its name."""
     if benchmark is None:
         return None, None, None
-    median, rival = benchmark.ours.latency.median, benchmark.counted_rival
-    ratio = benchmark.comparisons[rival].ratio if rival else None
+    median, competitor = benchmark.ours.latency.median, benchmark.counted_competitor
+    ratio = benchmark.comparisons[competitor].ratio if competitor else None
     ratio_text = None if ratio is None else f"{ratio:.2f}"
-    return Cell(format_seconds(median), median), Cell(ratio_text, ratio), rival
+    return Cell(format_seconds(median), median), Cell(ratio_text, ratio), competitor

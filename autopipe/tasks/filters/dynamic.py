@@ -29,8 +29,8 @@ class Dynamic(Filter, frozen=True):
         if task.likely is not None:
             same_tasks = [other.index for other in kept_tasks if other.workload == task.likely]
             if same_tasks:
-                return f"open sizes; at likely ones it is task {same_tasks[0]}"
-            return "open sizes; no task at likely ones is the same"
+                return f"at specialized sizes it is task {same_tasks[0]}"
+            return "no task at specialized sizes is the same"
         for name, tensor in _list_tensors(task):
             if -1 in tensor.shape:
                 return f"dimension {tensor.shape.index(-1)} of {name} is symbolic"

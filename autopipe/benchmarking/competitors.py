@@ -25,7 +25,7 @@ Run = Callable[[], Sequence[np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class Competitor:
     """A reference runtime of benchmarks."""
 
     module: str
@@ -156,9 +156,9 @@ def _first_line(error: Exception) -> str:
     return next(filter(None, lines), type(error).__name__)
 
 
-RIVALS: Final[Mapping[str, Rival]] = {
-    "onnxruntime": Rival("onnxruntime", "onnxruntime", _prepare_onnxruntime, trusted=True),
-    "openvino": Rival("openvino", "openvino", _prepare_openvino),
-    "mnn": Rival("MNN", "mnn", _prepare_mnn),
+COMPETITORS: Final[Mapping[str, Competitor]] = {
+    "onnxruntime": Competitor("onnxruntime", "onnxruntime", _prepare_onnxruntime, trusted=True),
+    "openvino": Competitor("openvino", "openvino", _prepare_openvino),
+    "mnn": Competitor("MNN", "mnn", _prepare_mnn),
 }
 """All reference runtimes, by their names in the pipeline file."""

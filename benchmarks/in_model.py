@@ -1,9 +1,10 @@
-"""What the finals inside the model bring: `python benchmarks/finals.py PIPELINES`.
+"""The gain of the in-model comparison: `python benchmarks/in_model.py PIPELINES`.
 
 Each pipeline is tuned once (`--budget 'trials: 400, time: 5m'`), with all its tasks kept, and built
-twice: with who won the finals (ADR 0052), and with who won the trials. Both run in turn, each in a
-process of its own. *Told* is the gain that the finals said. *Inside* is what they said of
-the whole, and *trials* what all tasks come to by their trials, both as parts of the latency.
+twice: with the winners of the in-model comparison (ADR 0052), and with those of the trials. Both
+run in turn, each in a process of its own. *Reported* is the gain by the comparison. *Inside* is the
+time of the whole by the comparison, and *trials* the sum of all tasks by their trials, both as
+parts of the latency.
 
 The work can be done in parts: `build --folder F`, `time --folder F`, `table --folder F`.
 """
@@ -38,7 +39,7 @@ from autopipe.verification.inputs import draw_inputs
 from autopipe.verification.limits import find_input_limits
 
 BY: Final = ("trials", "model")
-"""Who decided the winners of a build."""
+"""The measurement that selects the winners of a build."""
 ROUNDS: Final = 9
 BUDGET: Final = "trials: 400, time: 5m"
 
@@ -96,7 +97,7 @@ class Decision:
 
 
 def build_by_trials(path: Path, own: Path, root: Path) -> None:
-    """Build a tuned pipeline anew with who won the trials."""
+    """Build a tuned pipeline anew with the winners of the trials."""
     tuned = TuningResult.read(own / "tune")
     before = {t.workload: t.final.replaced for t in tuned.report.tasks if t.final}
     records = {
@@ -121,7 +122,7 @@ def build_by_trials(path: Path, own: Path, root: Path) -> None:
 
 def _table(pairs: Sequence[Decision]) -> Iterator[str]:
     yield (
-        "| pipeline | finals | decided | changed | told | by trials | in the model | ratio "
+        "| pipeline | tasks | decided | changed | reported | by trials | in the model | ratio "
         "| inside | trials |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
@@ -134,14 +135,14 @@ def _table(pairs: Sequence[Decision]) -> Iterator[str]:
         played = TuningResult.read(pair.folder / "model" / "tune").report.played
         if not played:
             continue
-        finals = played[0]
+        report = played[0]
         least, middle = ([of(times[by]) for by in BY] for of in (min, statistics.median))
         raced.append((least[1] / least[0], middle[1] / middle[0]))
-        told = Interval.of(finals.gain) if finals.gain else ""
+        gain = Interval.of(report.gain) if report.gain else ""
         ratio = f"{raced[-1][0]:.3f}, medians {raced[-1][1]:.3f}"
-        parts = " | ".join(f"{part / middle[1]:.2f}" for part in (finals.run, recorded(pair)))
+        parts = " | ".join(f"{part / middle[1]:.2f}" for part in (report.run, recorded(pair)))
         yield (
-            f"| {pair.path.stem} | {finals.tasks} | {finals.decided} | {finals.changed} | {told} "
+            f"| {pair.path.stem} | {report.tasks} | {report.decided} | {report.changed} | {gain} "
             f"| {middle[0] * 1e3:.3g} ms | {middle[1] * 1e3:.3g} ms | {ratio} | {parts} |"
         )
     if raced:

@@ -1,4 +1,4 @@
-"""Each rival that is installed, on a model small enough to know the answer."""
+"""Each competitor that is installed, on a model small enough to know the answer."""
 
 from importlib.util import find_spec
 
@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from autopipe.benchmarking.competitors import COMPETITORS
 from autopipe.benchmarking.contender import find_outputs_path, time_contender
-from autopipe.benchmarking.rivals import RIVALS
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
 from autopipe.store import arrays
@@ -18,8 +18,8 @@ WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4) / 10
 
 installed = pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.skipif(not find_spec(rival.module), reason="absent"))
-     for name, rival in RIVALS.items()],
+    [pytest.param(name, marks=pytest.mark.skipif(not find_spec(competitor.module), reason="absent"))
+     for name, competitor in COMPETITORS.items()],
 )  # fmt: skip
 
 
