@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autopipe.api import farm
-from autopipe.records.session import RUN_OFF
+from autopipe.records.session import REPEAT_SUFFIX
 from tests.farm import conftest
 from tests.farm.conftest import Place, place_in
 
@@ -99,7 +99,7 @@ class Drill:
         path = self._folder / "store/records/records.sqlite"
         try:
             with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-                return connection.execute(_ROWS, (RUN_OFF,)).fetchall()
+                return connection.execute(_ROWS, (REPEAT_SUFFIX,)).fetchall()
         except sqlite3.OperationalError:  # it is not there yet
             return []
 

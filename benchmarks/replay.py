@@ -34,7 +34,7 @@ from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Repeatable
 from autopipe.records.record import Platform
-from autopipe.records.session import RUN_OFF, Session
+from autopipe.records.session import REPEAT_SUFFIX, Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.autotvm import AutoTVM, KnobSearch
@@ -111,7 +111,7 @@ def read_times(store: Path, clock: str | None) -> dict[tuple[str, str], dict[str
     with RecordStore.view(store / "records" / "records.sqlite") as records:
         rows = records.every("records.here AND engine IN ('static', 'autotvm')")
     for row in rows:
-        steady = not row.record.unsteady and not row.record.session.endswith(RUN_OFF)
+        steady = not row.record.unsteady and not row.record.session.endswith(REPEAT_SUFFIX)
         if steady and json.loads(row.platform.device).get("clock") == clock:
             known = times[row.record.workload, row.record.implementation]
             known.setdefault(row.record.schedule, row.record.median)

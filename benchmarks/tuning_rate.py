@@ -191,14 +191,16 @@ def _count_cpu(pid: int) -> float:
 
 def _curve(tasks: Path, work: Path, steps: list[dict[str, float]]) -> Curve:
     """Return how the best times went down, from the records of a contender."""
-    from autopipe.records.session import RUN_OFF
+    from autopipe.records.session import REPEAT_SUFFIX
     from autopipe.records.store import RecordStore
 
     calls = {task.workload: task.calls for task in _convolutions(tasks)}
     best = dict.fromkeys(calls, math.inf)
     curve: Curve = []
     with RecordStore.view(work / "records.sqlite") as store:
-        trials = [row.record for row in store.every() if not row.record.session.endswith(RUN_OFF)]
+        trials = [
+            row.record for row in store.every() if not row.record.session.endswith(REPEAT_SUFFIX)
+        ]
     for count, record in enumerate(trials, 1):
         best[record.workload] = min(best[record.workload], record.median)
         end = next((step["seconds"] for step in steps if step["trials"] >= count), None)

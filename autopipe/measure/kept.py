@@ -34,9 +34,9 @@ class Kept:
             return
         self._drop_candidate(candidate)
         self._trials[candidate] = measurement.median, trial
-        rivals = [other for other in self._trials if other.task == candidate.task]
-        if len(rivals) > _OF_A_TASK:
-            self._drop_candidate(max(rivals, key=lambda other: self._trials[other][0]))
+        same_task_trials = [other for other in self._trials if other.task == candidate.task]
+        if len(same_task_trials) > _OF_A_TASK:
+            self._drop_candidate(max(same_task_trials, key=lambda other: self._trials[other][0]))
         if len(self._trials) > self._most:  # the oldest are requested first
             self._drop_candidate(candidate)
 

@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
 from autopipe.records.connection import wrap_store_errors
 from autopipe.records.record import Platform, is_steady
-from autopipe.records.session import RUN_OFF
+from autopipe.records.session import REPEAT_SUFFIX
 from autopipe.records.store import RecordDetails, RecordStore
 from autopipe.tasks.shares import TOO_LITTLE, WITHOUT_SEARCH, Proof, compute_shares, is_searched
 from autopipe.tasks.task import Task
@@ -57,7 +57,7 @@ def list_proofs(
 
 def _list_at_bound(store: RecordStore, report: TuningReport) -> frozenset[str]:
     """List the workloads that this store's own session found too near their bound to search."""
-    if not _has_row(store, _SESSION, (report.session, f"{report.session}{RUN_OFF}")):
+    if not _has_row(store, _SESSION, (report.session, f"{report.session}{REPEAT_SUFFIX}")):
         return frozenset()
     return frozenset(task.workload for task in report.tasks if task.stopped == TOO_LITTLE)
 
@@ -68,7 +68,7 @@ def _has_row(store: RecordStore, query: str, values: Sequence[str]) -> bool:
 
 
 def _choose_counted_row(rows: Sequence[RecordDetails], seconds: tuple[float, ...]) -> RecordDetails:
-    repeat_rows = [row for row in rows if row.record.session.endswith(RUN_OFF)]
+    repeat_rows = [row for row in rows if row.record.session.endswith(REPEAT_SUFFIX)]
     equal_rows = [row for row in rows if row.record.seconds == seconds]
     return (
         [*repeat_rows, *equal_rows][-1]

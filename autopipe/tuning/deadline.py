@@ -77,7 +77,7 @@ class Deadline:
         """Return the seconds that this step has left."""
         return self.end - self.kept - monotonic()
 
-    def told(self) -> tuple[str, ...]:
+    def list_skipped(self) -> tuple[str, ...]:
         """List the skipped work, one entry per kind."""
         return tuple(f"{what} ({count})" for what, count in sorted(self.left_out.items()) if count)
 

@@ -13,7 +13,7 @@ from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
-from autopipe.records.session import RUN_OFF, Session
+from autopipe.records.session import REPEAT_SUFFIX, Session
 from autopipe.records.store import RecordStore, StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.tuning.evidence import Proposal, TaskEvidence
@@ -147,7 +147,7 @@ class Journal:
         timed_results = {
             proposal: result for proposal, result in results.items() if result.error is None
         }
-        self._store_results(state, timed_results, self._run_off)
+        self._store_results(state, timed_results, self._repeat_session)
         rows = self.store.rows(state.task.workload, state.text, self.platform, since)
         self._append_series(state, rows)
 
@@ -156,7 +156,7 @@ class Journal:
         rows = {
             Proposal.of(row.record): row
             for row in self.rows(state)
-            if row.record.session == self._run_off
+            if row.record.session == self._repeat_session
         }
         if not (parts and rows.keys() >= set(parts)):
             return False
@@ -164,13 +164,13 @@ class Journal:
         return True
 
     @property
-    def _run_off(self) -> str:
-        return f"{self.session.name}{RUN_OFF}"
+    def _repeat_session(self) -> str:
+        return f"{self.session.name}{REPEAT_SUFFIX}"
 
     def _append_series(self, state: TaskState, rows: Collection[StoredRecord]) -> None:
         name = state.task.workload
         series = 1 + max((one.series for one in self.evidence(state)), default=0)
-        repeat_rows = [row for row in rows if row.record.session == self._run_off]
+        repeat_rows = [row for row in rows if row.record.session == self._repeat_session]
         self.append(state, *(_to_evidence(row, series) for row in repeat_rows))
         self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
 

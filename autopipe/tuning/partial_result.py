@@ -10,7 +10,7 @@ from autopipe.environment.facet import Facet
 from autopipe.pipeline.attempt import SESSION
 from autopipe.pipeline.stage import Context
 from autopipe.records.record import Platform, Record
-from autopipe.records.session import RUN_OFF
+from autopipe.records.session import REPEAT_SUFFIX
 from autopipe.records.store import RecordStore
 from autopipe.safety.failures import Failures
 from autopipe.safety.inspection import Inspector
@@ -61,7 +61,7 @@ def _list_timed_records(task: Task, ctx: Context) -> list[Record]:
 def _summarize_contenders(records: Sequence[Record]) -> list[dict[str, object]]:
     """Return the result of each arm from the stored records, the fastest first."""
     best = {(r.engine, r.implementation): r.median for r in reversed(records)}
-    trials = [record for record in records if not record.session.endswith(RUN_OFF)]
+    trials = [record for record in records if not record.session.endswith(REPEAT_SUFFIX)]
     counts = Counter((record.engine, record.implementation) for record in trials)
     return [
         {"engine": by[0], "implementation": by[1], "trials": counts[by], "failed": 0,

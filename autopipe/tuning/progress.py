@@ -37,7 +37,7 @@ class ProgressReporter:
         self._before = sum(state.trials for state in states)
         self._last = -math.inf
 
-    def told(self) -> None:
+    def emit_at_intervals(self) -> None:
         """Emit an event unless the last one was just now."""
         if monotonic() - self._last >= _PAUSE:
             self.emit()

@@ -18,7 +18,7 @@ from autopipe.artifacts.tuning import (
 )
 from autopipe.benchmarking.interval import Interval
 from autopipe.errors import StageError
-from autopipe.records.session import RUN_OFF
+from autopipe.records.session import REPEAT_SUFFIX
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import Proof, Shares, is_searched
@@ -184,7 +184,7 @@ class Results:
         tallies = {by: {"trials": 0, "failed": 0, "best": math.inf} for by in arms}
         for row in rows:
             tally = tallies[Proposal.of(row.record).by]
-            tally["trials"] += not row.record.session.endswith(RUN_OFF)
+            tally["trials"] += not row.record.session.endswith(REPEAT_SUFFIX)
             tally["failed"] += row.record.median == math.inf
             tally["best"] = min(tally["best"], row.record.median)
         for repeat in reversed(self._journal.repeats(state)):

@@ -64,7 +64,7 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
         _count_left_out(states, trials, setup)
         settings = pick_settings(families, journal)
         results = Results(worth, journal, checks.failures, settings, comparisons)
-        results.left_out = deadline.told()
+        results.left_out = deadline.list_skipped()
         return (
             _write_artifact(results, journal, ctx, end_reason)
             + earlier

@@ -151,7 +151,7 @@ class Setup:
             self.checks.journal,
             self.bench.runner,
             self.bench.conditions,
-            (progress or self.report_progress(states)).told,
+            (progress or self.report_progress(states)).emit_at_intervals,
             self.bench.touched,
         )
 

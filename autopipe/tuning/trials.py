@@ -47,7 +47,7 @@ class Trials:
     journal: Journal
     measurer: Measurer
     conditions: Conditions
-    told: Callable[[], None]
+    report_progress: Callable[[], None]
     """Called after each trial."""
     touched: int = 0
     """Bytes that the model touches between two calls of a kernel; 0 to time in a loop."""
@@ -138,7 +138,7 @@ class Trials:
                 state.count(measurement.median)
                 state.bandit.note_time(proposal.by.implementation, measurement.median)
                 measurements_by_place[place] = measurement
-                self.told()
+                self.report_progress()
                 if self.late():
                     break
         return measurements_by_place

@@ -60,7 +60,7 @@ def test_it_is_canonical_and_knows_no_date(file):
             '"onnxruntime": [',
             '"rival": [',
             10,
-            "rounds: there is one of autopipe and one of",
+            "rounds: one series of autopipe and one per",
         ),
         ('"version": 1', '"version": 2', 21, "version: Input should be 1"),
         ('"version": 1', '"version": 1, "date": 7', 21, "date: Extra inputs are not permitted"),

@@ -124,7 +124,7 @@ def test_workers_that_are_not_believed_get_no_more_trials(place, two):
     whys = {
         "rubbish": "its answer makes no sense",
         "lies": "its device is not that of its label",
-        "hangs": "said nothing for 1 s",
+        "hangs": "sent nothing for 1 s",
     }
     bad = {says: place.begin("two", AUTOPIPE_TEST_SAYS=says) for says in whys}
     for worker in bad.values():

@@ -12,7 +12,7 @@ import pytest
 
 from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
-from autopipe.records.session import RUN_OFF, Session
+from autopipe.records.session import REPEAT_SUFFIX, Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
@@ -61,7 +61,7 @@ def tuned(place, tmp_path_factory):
 def test_a_run_that_loses_two_of_three_workers_loses_no_trial(tuned):
     folder, told = tuned
     assert told.startswith("10 trials (0 failed)")
-    trials = [row for row in rows(folder) if not row[6].endswith(RUN_OFF)]
+    trials = [row for row in rows(folder) if not row[6].endswith(REPEAT_SUFFIX)]
     assert len(trials) == len({row[:3] for row in trials}) == 10
 
 
@@ -92,7 +92,7 @@ def test_a_farm_and_one_machine_decide_alike_on_equal_evidence(tuned, tmp_path):
         (
             Proposal(Contender(engine, implementation), schedule),
             Measurement(tuple(json.loads(seconds)), error, cut=bool(cut), by=f"worker-{place % 2}"),
-            session.endswith(RUN_OFF),
+            session.endswith(REPEAT_SUFFIX),
         )
         for place, (engine, implementation, schedule, seconds, error, cut, session) in enumerate(
             rows(folder)

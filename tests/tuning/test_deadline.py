@@ -71,7 +71,7 @@ def test_the_trials_decide_where_there_is_no_time_to_repeat_them(journal, end):
         watch=Watch("tune", lambda _: None),
     )
     assert journal.winner(state).median == 1.0
-    assert deadline.told() == ("repeated measurements (1)",)
+    assert deadline.list_skipped() == ("repeated measurements (1)",)
 
 
 def test_a_winner_that_was_not_checked_for_lack_of_time_is_checked_later(journal, tmp_path):

@@ -197,7 +197,7 @@ def test_without_time_for_finals_the_trials_decide(world, monkeypatch):
     monkeypatch.setattr("autopipe.tuning.finals.compare.Finals.decide", late)
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"
-    assert opened.comparison.deadline.told() == ("comparisons in the model (1)",)
+    assert opened.comparison.deadline.list_skipped() == ("comparisons in the model (1)",)
     assert "no time to run" in opened.told[-1].message
 
 
@@ -208,7 +208,7 @@ def test_where_the_budget_of_time_is_spent_no_model_is_built(world, monkeypatch)
     monkeypatch.setattr(in_model, "InModel", pytest.fail)
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"
-    assert opened.comparison.deadline.told() == ("comparisons in the model (1)",)
+    assert opened.comparison.deadline.list_skipped() == ("comparisons in the model (1)",)
 
 
 @pytest.fixture

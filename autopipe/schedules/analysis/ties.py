@@ -64,14 +64,14 @@ def remove_tie_breaks(
         position = None if result is None else step_positions[result]
         return position is not None and bool(tvm_ffi.structural_equal(right, position))
 
-    def told(value: tvm.ir.Expr) -> bool | None:
+    def decide_comparison(value: tvm.ir.Expr) -> bool | None:
         if is_before(value.a, value.b):
             return isinstance(value, _LOWER)
         return isinstance(value, _HIGHER) if is_before(value.b, value.a) else None
 
     def rewritten(value: tvm.ir.Expr) -> Expr | bool:
         if isinstance(value, (*_LOWER, *_HIGHER)):
-            outcome = told(value)
+            outcome = decide_comparison(value)
             return value if outcome is None else outcome
         if isinstance(value, (tirx.And, tirx.Or)):
             return _combine_conditions(value, rewritten(value.a), rewritten(value.b))

@@ -110,21 +110,21 @@ class Finals:
         self._compiled = build_model(
             self._models, finalists, self._pace, self._place(incumbents), time_incumbents
         )
-        rivals = self._pick_challengers()
+        challengers = self._pick_challengers()
         first_kernels = self._time_ranks(
-            [incumbents, {**incumbents, **rivals}] if rivals else [incumbents],
-            0.6 if rivals else 1.0,
+            [incumbents, {**incumbents, **challengers}] if challengers else [incumbents],
+            0.6 if challengers else 1.0,
         )
         self._append_rounds(incumbents, first_kernels[0])
-        if rivals:
-            self._append_rounds(rivals, first_kernels[1])
-        likely = self._pick_likely(rivals)
+        if challengers:
+            self._append_rounds(challengers, first_kernels[1])
+        likely = self._pick_likely(challengers)
         final_kernels = (
             self._compare_packages(likely, first_kernels)
             if likely
             else self._time_incumbents(first_kernels[0])
         )
-        return self._build_report(rivals, final_kernels)
+        return self._build_report(challengers, final_kernels)
 
     @property
     def _held(self) -> Ranks:
@@ -165,16 +165,16 @@ class Finals:
             key=lambda rank: median(_compute_call_times(entry.state.task, rounds[rank]) or (0.0,)),
         )
 
-    def _pick_likely(self, rivals: Ranks) -> Ranks:
+    def _pick_likely(self, challengers: Ranks) -> Ranks:
         """Return the challengers that are likely to be faster, and pass their check."""
         likely = {
             name: entry.proposals[rank]
-            for name, rank in rivals.items()
+            for name, rank in challengers.items()
             if (entry := self._entered[name])
             and is_faster_in_model(self._evidence[name], entry.proposals[rank], entry.incumbent)
         }
         passing_names = set(self._limits.passed(likely)) if likely else set()
-        return {name: rivals[name] for name in likely if name in passing_names}
+        return {name: challengers[name] for name in likely if name in passing_names}
 
     def _compare_packages(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
         """Run packages with the challengers and with the incumbents in turn.
@@ -258,7 +258,7 @@ class Finals:
             for name in entry.state.task.functions
         }
 
-    def _build_report(self, rivals: Ranks, final_kernels: _FinalKernels) -> Decided:
+    def _build_report(self, challengers: Ranks, final_kernels: _FinalKernels) -> Decided:
         call_times = (
             (task.workload, _compute_call_times(task, final_kernels.kernels))
             for task in self._tasks
@@ -267,9 +267,9 @@ class Finals:
         medians = {name: median(seconds) for name, seconds in times.items()}
         ranks = {
             **self._held,
-            **{name: self._choose_winner_rank(name, rank) for name, rank in rivals.items()},
+            **{name: self._choose_winner_rank(name, rank) for name, rank in challengers.items()},
         }
-        ratios = {name: self._compare_challenger(name, rank) for name, rank in rivals.items()}
+        ratios = {name: self._compare_challenger(name, rank) for name, rank in challengers.items()}
         final_times = {
             name: FinalTime(
                 seconds=medians[name], finalists=len(entry.proposals),
