@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def list_commands(pipelines: list[str], folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield what is measured by name, as arguments of Python."""
+    """Yield the name and the Python arguments of each measured command."""
     autopipe = ("-m", "autopipe")
     yield "imports", IMPORTS
     yield "autopipe --help", (*autopipe, "--help")

@@ -34,7 +34,7 @@ def stem(row: Mapping[str, Any]) -> str:
 
 
 def rows(file: Path) -> list[Row]:
-    """Return what was appended to a file."""
+    """Return the rows of a JSON-lines file; none if it is missing."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
@@ -45,7 +45,7 @@ def append(file: Path, row: Row) -> None:
 
 
 def alone(make: Callable[[], Row]) -> Row:
-    """Return what a function returns that is called in a child; what ended it, if it ends."""
+    """Call a function in a child process; return its row, or how the child was aborted."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_told, args=(make, theirs))

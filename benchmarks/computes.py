@@ -111,7 +111,7 @@ def _name(case: Case) -> Row:
 
 
 def _searched(folder: Path, case: Case) -> Row:
-    """Have sketch search tune a function, and compile what it found; called in a child."""
+    """Tune a function by sketch search, and compile the winner; called in a child."""
     import autopipe
     from autopipe.errors import AutopipeError
     from autopipe.schedules.conditions import Conditions
@@ -156,7 +156,7 @@ def _roof(folder: Path, row: Row) -> float:
 
 
 def _planned(case: Case, here: Any) -> tuple[Row, Any, Any, Any]:  # noqa: ANN401
-    """Return what a row says of a schedule; the function; its schedule; what that is for."""
+    """Return the row of a schedule, the module, the scheduled module, and the conditions."""
     from autopipe.api.compute import to_declared_module
     from autopipe.compiler.graph import elementary
     from autopipe.schedules.analysis.classes import classify_blocks

@@ -123,7 +123,7 @@ def _summary(rows: Rows, timed: Rows) -> Iterator[str]:
 
 
 def _bounded(reducing: Rows, long: Rows) -> Iterator[str]:
-    """Yield what the machine itself allows."""
+    """Yield the speedup that the machine's limits allow."""
     if not all(row.get("roof") for row in reducing) or not reducing:
         return
     most, of_long = (

@@ -175,7 +175,7 @@ MODELS: Final[dict[str, Callable[[Path, int], None]]] = {
 
 
 def measure_model(name: str, nodes: int, checkout: Path, *, is_built: bool) -> dict[str, Cost]:
-    """Return what each stage costs for a generated model, and one run up to *tasks*."""
+    """Return the cost of each stage for a generated model, and of one run up to *tasks*."""
     with tempfile.TemporaryDirectory() as folder:
         pipeline = Path(folder, f"{name}.yaml")
         pipeline.write_text(PIPELINE.format(name=name), encoding="utf-8")

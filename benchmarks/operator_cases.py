@@ -96,7 +96,7 @@ def _array(value: Any) -> Any:  # noqa: ANN401  an array, a list of them, or a m
 
 
 def _operator(test: Any) -> str:  # noqa: ANN401
-    """Return what a test is of: its only operator, or the one that its name tells."""
+    """Return the operator under test: the only one, or the one in the test's name."""
     kinds = [node.op_type for node in test.model.graph.node]
     named = [kind for kind in kinds if kind.lower() in test.name.replace("_", "")]
     return str(max(named or kinds, key=len))

@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def _read(path: Path, chosen: Sequence[OperatorCase]) -> dict[str, Tried]:
-    """Return what an earlier run found, by the names of the cases."""
+    """Return the results of an earlier run, by the names of the cases."""
     lines = map(json.loads, path.read_text(encoding="utf-8").splitlines()) if path.exists() else ()
     found = {line["name"]: (line["verdict"], line["reason"]) for line in lines}
     return {case.name: Tried(case, *found[case.name]) for case in chosen if case.name in found}
@@ -155,7 +155,7 @@ _CHAINS: Final = (("static", "default", "serial"), ("default", "serial"), ("seri
 
 
 def _try(case: OperatorCase, here: Mapping[str, object]) -> tuple[str, str]:
-    """Return what becomes of a case, and why; whatever is raised beyond a refusal is a crash."""
+    """Return the verdict of a case and its reason; any error beyond a refusal is a crash."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "case.onnx")
         path.write_bytes(case.model.SerializeToString())

@@ -287,7 +287,7 @@ def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
 
 
 def recorded_seconds(folder: Path) -> float:
-    """Return what *tune* says one inference takes: inside the model where it timed that.
+    """Return the seconds of one inference by *tune*: inside the model where that was timed.
 
     `folder` has the artifacts `build`, `tasks` and `tune`. Of a model with dynamic shapes it is one
     at the first likely ones. Without an in-model comparison it is the sum of the trials.

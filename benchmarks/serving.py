@@ -115,7 +115,7 @@ def report(part: str, subject: Subject, options: argparse.Namespace) -> Iterator
 
 
 def alone(function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - as it returns
-    """Return what a function returns in a process of its own."""
+    """Call a function in a separate process, and return its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -204,7 +204,7 @@ def compare_calls(subject: Subject, options: argparse.Namespace) -> Iterator[str
 def contenders(
     subject: Subject, seconds: float
 ) -> Iterator[tuple[tuple[object, str], Callable[[], float]]]:
-    """Yield what is counted, and a function that counts its calls a second."""
+    """Yield the key of each contender, and a function that counts its calls a second."""
     folder = subject.folder
     for key in dict.fromkeys((one.threads, one.callers) for one in LAYOUTS):
         yield (key, "onnxruntime"), partial(alone, count_onnxruntime, subject, *key, seconds)

@@ -36,7 +36,7 @@ PARTS: Final = ("weights.safetensors", "lib.so")
 
 
 def run_python(checkout: Path, *arguments: str) -> str:
-    """Return what a command of a checkout prints."""
+    """Return the output of a Python command in a checkout."""
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, *arguments]
     done = subprocess.run(

@@ -153,7 +153,7 @@ def numpy_layer(image: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> Arra
 
 
 def numpy_forward(arrays: Arrays) -> Arrays:
-    """Return what each layer leaves; logarithms of probabilities last."""
+    """Return the tensors that each layer stores, the log-probabilities last."""
     images, _, w1, b1, w2, b2, w3, b3, w4, b4, w5, b5 = arrays
     first = numpy_layer(np.pad(images, ((0, 0), (0, 0), (2, 2), (2, 2))), w1, b1)
     second = numpy_layer(first[2], w2, b2)
@@ -212,7 +212,7 @@ def package(name: str, arrays: Arrays, folder: Path) -> Callable[[], Arrays]:
 
 
 def net_names() -> list[str]:
-    """Return what the inputs of a step are called."""
+    """Return the names of the inputs of a step."""
     return [one.op.name for one in net().inputs]
 
 
