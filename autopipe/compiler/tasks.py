@@ -18,7 +18,7 @@ from tvm.tirx import BufferStore, For
 from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     bind_kernel_sizes,
     bind_likely_sizes,
-    read_open_sizes,
+    read_dynamic_sizes,
 )
 from autopipe.compiler.dynamic_sizes.likely_kernels import LikelyKernels
 from autopipe.compiler.graph.calls import count_calls, find_weight_arguments
@@ -132,7 +132,7 @@ def _find_shared_weights(
 def _list_likely_kernels(module: tvm.IRModule) -> Iterator[tuple[str, str, tvm.tirx.PrimFunc]]:
     """Yield (name, sizes, function) of dynamic PrimFuncs, bound to their likely sizes."""
     for name, function in list_prim_funcs(module):
-        sizes = read_open_sizes(function)
+        sizes = read_dynamic_sizes(function)
         if sizes is None:
             continue
         at = "x".join(map(str, sizes.likely.values()))

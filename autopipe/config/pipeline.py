@@ -95,7 +95,7 @@ class Pipeline(Frozen, frozen=True):
         if self.gates.regression is not None:
             yield from self._list_gate_conflicts(self.gates.regression)
         yield from self._list_task_conflicts()
-        yield from self._open_sizes()
+        yield from self._list_size_conflicts()
         yield from self._list_runner_conflicts()
         yield from self._list_bfloat16_conflicts()
         reference = self.verify.reference if self.verify else "auto"
@@ -144,7 +144,7 @@ class Pipeline(Frozen, frozen=True):
         if self.target.num_cores is None:
             yield ("target", "num_cores"), None, f"is required: `{runner}` {why}"
 
-    def _open_sizes(self) -> Iterator[Contradiction]:
+    def _list_size_conflicts(self) -> Iterator[Contradiction]:
         """Yield the errors in symbolic sizes of shapes, and in `model.dimensions`."""
         dimensions, used_names, defined_names = self.model.dimensions, set[str](), set[str]()
         for at, extent, value in self._list_named_sizes():

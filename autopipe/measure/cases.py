@@ -12,10 +12,10 @@ from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     Counts,
-    OpenSizes,
+    DynamicSizes,
     bind_kernel_sizes,
     list_size_params,
-    read_open_sizes,
+    read_dynamic_sizes,
 )
 from autopipe.compiler.loops import index_inputs
 
@@ -88,12 +88,12 @@ def list_instances(workload: tvm.IRModule) -> list[Instance]:
     With dynamic shapes: all cases at likely sizes, and a random one at each of `_near_tiles`.
     """
     function = workload["main"]
-    open_sizes = read_open_sizes(function)
-    if open_sizes is None:
+    dynamic_sizes = read_dynamic_sizes(function)
+    if dynamic_sizes is None:
         return [Instance(case, workload) for case in CASES]
-    likely = bind_kernel_sizes(workload, open_sizes.likely)
-    bound_cases = [(case, open_sizes.likely, likely) for case in CASES]
-    bound_cases += [("random", *sized) for sized in _near_tiles(workload, open_sizes)]
+    likely = bind_kernel_sizes(workload, dynamic_sizes.likely)
+    bound_cases = [(case, dynamic_sizes.likely, likely) for case in CASES]
+    bound_cases += [("random", *sized) for sized in _near_tiles(workload, dynamic_sizes)]
     size_positions = [(at, str(size.name)) for at, size in list_size_params(function)]
     return [
         Instance(case, bound, tuple((at, counts[name]) for at, name in size_positions))
@@ -102,7 +102,7 @@ def list_instances(workload: tvm.IRModule) -> list[Instance]:
 
 
 def _near_tiles(
-    workload: tvm.IRModule, open_sizes: OpenSizes
+    workload: tvm.IRModule, dynamic_sizes: DynamicSizes
 ) -> Iterator[tuple[Counts, tvm.IRModule]]:
     """Yield the smallest sizes, and sizes on either side of tile boundaries, with the bound loops.
 
@@ -110,19 +110,20 @@ def _near_tiles(
     loops would take long, sizes are at most one above the likely ones.
     """
     above = {
-        name: min(count + 1, open_sizes.largest[name]) for name, count in open_sizes.likely.items()
+        name: min(count + 1, dynamic_sizes.largest[name])
+        for name, count in dynamic_sizes.likely.items()
     }
-    sizes = [dict(open_sizes.smallest), above]
+    sizes = [dict(dynamic_sizes.smallest), above]
     for counts in sizes:
         yield counts, bind_kernel_sizes(workload, counts)
     for place in range(len(_EDGES)):
         edges = {
-            name: max(_EDGES[(place + shift) % len(_EDGES)], open_sizes.smallest[name])
-            for shift, name in enumerate(open_sizes.likely)
+            name: max(_EDGES[(place + shift) % len(_EDGES)], dynamic_sizes.smallest[name])
+            for shift, name in enumerate(dynamic_sizes.likely)
         }
         far, near = (
             {name: min(edge, most[name]) for name, edge in edges.items()}
-            for most in (open_sizes.largest, above)
+            for most in (dynamic_sizes.largest, above)
         )
         bound = bind_kernel_sizes(workload, far)
         is_cheap = count_stores(bound["main"].body) <= _WORK

@@ -17,7 +17,11 @@ from typing import Any, Final
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, open_variables, read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import (
+    DynamicSizes,
+    open_variables,
+    read_dynamic_sizes,
+)
 from autopipe.compiler.loops.copy_loops import copy_loop_nest, list_blocks
 from autopipe.schedules.analysis.blocks import Extent, extent_of, is_large_enough, product_of
 from autopipe.schedules.analysis.expressions import is_among
@@ -34,14 +38,14 @@ def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
     A loop with little work runs on one thread. With the name of a block, only the loop around it.
     """
     function = sch.mod["main"]
-    open_sizes = read_open_sizes(function) if open_variables(function) else None
-    if open_sizes is None:  # static, as are the functions that pack weights of a dynamic one
+    dynamic_sizes = read_dynamic_sizes(function) if open_variables(function) else None
+    if dynamic_sizes is None:  # static, as are the functions that pack weights of a dynamic one
         return
     root = sch.get(sch.get_sblock("root"))
     nests = list_statements(root)
     new_buffers: list[Any] = []
     bodies = [
-        guard_nest(nest, open_sizes, _list_own_buffers(root, nests, nest), new_buffers)
+        guard_nest(nest, dynamic_sizes, _list_own_buffers(root, nests, nest), new_buffers)
         if _has_block(nest, block)
         else nest
         for nest in nests
@@ -53,7 +57,7 @@ def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
 
 def guard_nest(
     nest: tirx.Stmt,
-    open_sizes: OpenSizes | None,
+    dynamic_sizes: DynamicSizes | None,
     own_buffers: Sequence[Any] = (),
     new_buffers: list[Any] | None = None,
 ) -> tirx.Stmt:
@@ -62,9 +66,9 @@ def guard_nest(
     A buffer of `own_buffers` is used by this nest alone. The serial copy gets a buffer of its own,
     appended to `new_buffers`: else TVM would allocate one above both, shared by all threads.
     """
-    if open_sizes is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
+    if dynamic_sizes is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
         return nest
-    pays = is_large_enough([_count_iterations(nest)], ELEMENTS, open_sizes)
+    pays = is_large_enough([_count_iterations(nest)], ELEMENTS, dynamic_sizes)
     if pays is True:
         return nest
     if pays is False:

@@ -95,8 +95,8 @@ class LowerStage(Stage, frozen=True):
         """Annotate each kernel of dynamic shapes with its specialized sizes."""
         from autopipe.compiler.dynamic_sizes import kernel_sizes
 
-        open_sizes = kernel_sizes.OpenSizes.of(self.dimensions).also(lowered, self.found)
-        return kernel_sizes.annotate_sizes(lowered, open_sizes)
+        dynamic_sizes = kernel_sizes.DynamicSizes.of(self.dimensions).also(lowered, self.found)
+        return kernel_sizes.annotate_sizes(lowered, dynamic_sizes)
 
     def _lower_module(
         self, module: "tvm.IRModule", conditions: "Conditions", scope: "Scope | None"

@@ -52,7 +52,7 @@ def count_multiples(dimensions: Mapping[str, Dimension], sizes: Sizes) -> dict[s
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSizes:
+class DynamicSizes:
     """Minimum, likely and maximum multiples of the dynamic sizes of a function."""
 
     smallest: Counts
@@ -92,7 +92,7 @@ class OpenSizes:
         return type(self)(*bounds)
 
 
-def annotate_sizes(module: tvm.IRModule, sizes: OpenSizes) -> tvm.IRModule:
+def annotate_sizes(module: tvm.IRModule, sizes: DynamicSizes) -> tvm.IRModule:
     """Annotate the PrimFuncs of a lowered module with the bounds of their dynamic sizes."""
     if not sizes.likely:
         return module
@@ -110,7 +110,7 @@ def annotate_sizes(module: tvm.IRModule, sizes: OpenSizes) -> tvm.IRModule:
     return annotated_module
 
 
-def _describe_sizes(function: tirx.PrimFunc, sizes: OpenSizes) -> list[list[int]]:
+def _describe_sizes(function: tirx.PrimFunc, sizes: DynamicSizes) -> list[list[int]]:
     """Return the bounds of the sizes of a PrimFunc that are named as in `main`."""
     names = [str(variable.name) for variable in open_variables(function)]
     if not all(size in sizes.likely for size in names):
@@ -119,7 +119,7 @@ def _describe_sizes(function: tirx.PrimFunc, sizes: OpenSizes) -> list[list[int]
     return [[counts[size] for counts in bounds] for size in names]
 
 
-def _describe_call_sizes(module: tvm.IRModule, name: str, sizes: OpenSizes) -> list[list[int]]:
+def _describe_call_sizes(module: tvm.IRModule, name: str, sizes: DynamicSizes) -> list[list[int]]:
     """Return the bounds of the sizes of a PrimFunc with its own names, from its call.
 
     Empty if it is called twice, or if a size is not monotonic in those of the model.
@@ -174,14 +174,14 @@ def _add_distinct(distinct: list[tirx.Var], variables: Iterator[tirx.Var] | list
             distinct.append(variable)
 
 
-def read_open_sizes(function: tirx.PrimFunc) -> OpenSizes | None:
+def read_dynamic_sizes(function: tirx.PrimFunc) -> DynamicSizes | None:
     """Read the annotation of `annotate_sizes` from a PrimFunc; None if its sizes are static."""
     annotation = (function.attrs or {}).get(SIZES)
     if annotation is None:
         return None
     names = [str(variable.name) for variable in open_variables(function)]
     bounds = zip(*(map(int, counts) for counts in annotation), strict=True)
-    return OpenSizes(*(dict(zip(names, counts, strict=True)) for counts in bounds))
+    return DynamicSizes(*(dict(zip(names, counts, strict=True)) for counts in bounds))
 
 
 def bind_kernel_sizes(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
@@ -234,7 +234,7 @@ def _drop_size_params(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tirx.PrimFunc(tensors, function.body, function.ret_type, function.attrs)
 
 
-def find_min_extent(extent: int | tirx.Expr, sizes: OpenSizes | None) -> int:
+def find_min_extent(extent: int | tirx.Expr, sizes: DynamicSizes | None) -> int:
     """Return the smallest extent other than 0; 0 if it is not monotonic in the sizes.
 
     An empty tensor has no loops. Example: for `28 * boxes` with 0 or more boxes it is 28, for
@@ -256,12 +256,12 @@ def find_min_extent(extent: int | tirx.Expr, sizes: OpenSizes | None) -> int:
     return min((value for value in values if value), default=0)
 
 
-def is_at_least(extent: int | tirx.Expr, length: int, sizes: OpenSizes | None) -> bool:
+def is_at_least(extent: int | tirx.Expr, length: int, sizes: DynamicSizes | None) -> bool:
     """Tell whether a dynamic extent is always at least `length`, or 0."""
     return length <= 1 or find_min_extent(extent, sizes) >= length
 
 
-def find_max_extent(extent: int | tirx.Expr, sizes: OpenSizes) -> float:
+def find_max_extent(extent: int | tirx.Expr, sizes: DynamicSizes) -> float:
     """Return the largest extent; infinity if it is not monotonic in the sizes."""
     if isinstance(extent, int):
         return extent
@@ -304,7 +304,7 @@ def _is_monotonic(extent: tirx.Expr) -> bool:
 
 def bind_likely_sizes(module: tvm.IRModule) -> tvm.IRModule | None:
     """Bind the dynamic sizes of `main` to their likely values; None if all are static."""
-    sizes = read_open_sizes(module["main"])
+    sizes = read_dynamic_sizes(module["main"])
     return None if sizes is None else bind_kernel_sizes(module, sizes.likely)
 
 

@@ -8,7 +8,11 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import Counts, bind_kernel_sizes, read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import (
+    Counts,
+    bind_kernel_sizes,
+    read_dynamic_sizes,
+)
 
 
 class LikelyKernels:
@@ -32,7 +36,7 @@ class LikelyKernels:
         return {
             _hash_function(module["main"]): identity
             for identity, module in self._workloads.items()
-            if read_open_sizes(module["main"]) is None
+            if read_dynamic_sizes(module["main"]) is None
         }
 
     def of(self, module: tvm.IRModule) -> tuple[str, ...]:
@@ -41,7 +45,7 @@ class LikelyKernels:
         They are distinct and in the order of the sizes; sizes without such a workload are left out.
         A static function has none.
         """
-        sizes = read_open_sizes(module["main"])
+        sizes = read_dynamic_sizes(module["main"])
         if sizes is None:
             return ()
         functions = (

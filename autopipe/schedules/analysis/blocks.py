@@ -10,7 +10,11 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, find_max_extent, find_min_extent
+from autopipe.compiler.dynamic_sizes.kernel_sizes import (
+    DynamicSizes,
+    find_max_extent,
+    find_min_extent,
+)
 from autopipe.compiler.graph.literals import read_sizes
 from autopipe.compiler.patches import cache_type_hints
 from autopipe.schedules.analysis.expressions import find_nodes
@@ -94,15 +98,15 @@ def simplify_extent(extent: Extent) -> Extent:
 
 
 def is_large_enough(
-    extents: Iterable[Extent], minimum: int, open_sizes: OpenSizes | None = None
+    extents: Iterable[Extent], minimum: int, dynamic_sizes: DynamicSizes | None = None
 ) -> bool | tvm.ir.Expr:
     """Tell whether a product of extents reaches a minimum; a condition if sizes are dynamic."""
     total = product_of(extents)
-    if isinstance(total, int) or open_sizes is None:
+    if isinstance(total, int) or dynamic_sizes is None:
         return total >= minimum
-    if find_min_extent(total, open_sizes) >= minimum:
+    if find_min_extent(total, dynamic_sizes) >= minimum:
         return True
-    return False if find_max_extent(total, open_sizes) < minimum else total >= minimum
+    return False if find_max_extent(total, dynamic_sizes) < minimum else total >= minimum
 
 
 def is_spatial(block: SBlock) -> bool:

@@ -95,16 +95,16 @@ class Product:
         )
 
     @classmethod
-    def of(cls, block: SBlock, *, open_sizes: bool = False) -> "Product | None":
+    def of(cls, block: SBlock, *, dynamic_sizes: bool = False) -> "Product | None":
         """Describe a sum of products, or return None if the block is none.
 
-        None, too, if an extent is dynamic, unless `open_sizes` allows it.
+        None, too, if an extent is dynamic, unless `dynamic_sizes` allows it.
         """
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         product = _find_added_product(block)
         if product is None or not extents or 0 in (*extents, *terms):
             return None
-        if -1 in (*extents, *terms) and not open_sizes:
+        if -1 in (*extents, *terms) and not dynamic_sizes:
             return None
         single_values = [
             (axis.var, axis.dom.min) for axis in block.iter_vars if extent_of(axis.dom.extent) == 1

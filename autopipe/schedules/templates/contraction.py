@@ -29,7 +29,11 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least, read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import (
+    DynamicSizes,
+    is_at_least,
+    read_dynamic_sizes,
+)
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import is_large_enough, is_whole
 from autopipe.schedules.analysis.dot_products import DotProduct
@@ -147,7 +151,7 @@ class ContractionTemplate(Template[Contraction, Tile]):
     def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         if match.sums_products:
-            terms = Terms(partial(Product.of, open_sizes=True), tile.shared_from)
+            terms = Terms(partial(Product.of, dynamic_sizes=True), tile.shared_from)
         else:
             terms = Terms(_match_reduction, _find_parallel_threshold(sch, match, tile))
         tile_contraction(sch, match, tile, terms)
@@ -197,16 +201,16 @@ def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms:
     )
     if not isinstance(product.steps[-1], int):  # no factor divides a dynamic extent
         tile = replace(tile, unroll=1)
-    open_sizes = read_open_sizes(sch.mod["main"])
-    if open_sizes is not None:
+    dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
+    if dynamic_sizes is not None:
         contraction = replace(contraction, lines=extend_rows(contraction.lines, product))
     nest = Nest(contraction, tile, product, last, terms.dot)
     copy = Copy.of(nest) if tile.packed else None
     tile_levels = _drop_unreachable_tiles(
-        [(nest, copy), *_list_smaller_tiles(nest, copy)], open_sizes
+        [(nest, copy), *_list_smaller_tiles(nest, copy)], dynamic_sizes
     )
     is_parallel = reads_many_weights(contraction) or is_large_enough(
-        (*product.lengths, *product.steps), terms.least, open_sizes
+        (*product.lengths, *product.steps), terms.least, dynamic_sizes
     )
     tiles = loops.build_tile_loops(tile_levels, is_parallel)
     totals = [store.buffer for store in product.stores]
@@ -246,7 +250,7 @@ def _list_smaller_tiles(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
 
 
 def _drop_unreachable_tiles(
-    tile_levels: Sequence[loops.Tiled], open_sizes: OpenSizes | None
+    tile_levels: Sequence[loops.Tiled], dynamic_sizes: DynamicSizes | None
 ) -> Sequence[loops.Tiled]:
     """Drop the tiles after the first one that fits even the smallest sizes.
 
@@ -264,7 +268,7 @@ def _drop_unreachable_tiles(
             continue
         reachable_levels.append((nest, copy))
         sides = ((nest.height, tile.rows), (nest.granule, tile.columns))
-        if all(isinstance(side[0], int) or is_at_least(*side, open_sizes) for side in sides):
+        if all(isinstance(side[0], int) or is_at_least(*side, dynamic_sizes) for side in sides):
             break
     return reachable_levels
 
@@ -284,7 +288,7 @@ def build_operand_nests(
     for name in before:
         if name not in operands:
             sch.compute_inline(sch.get_sblock(name))
-    nests, open_sizes = [], read_open_sizes(sch.mod["main"])
+    nests, dynamic_sizes = [], read_dynamic_sizes(sch.mod["main"])
     for name in before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
@@ -293,7 +297,7 @@ def build_operand_nests(
             nests.append(
                 padding.write(width)
                 if padding
-                else guard_nest(_find_outermost_loop(sch, name), open_sizes)
+                else guard_nest(_find_outermost_loop(sch, name), dynamic_sizes)
             )
     return nests
 

@@ -50,7 +50,7 @@ from typing import Final
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_dynamic_sizes
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.movement import (
     Movement,
@@ -204,9 +204,9 @@ class ElementwiseTemplate(Template[Movement, Run]):
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         block = inline_into_last(sch)
         if movement.is_dynamic:
-            open_sizes = read_open_sizes(sch.mod["main"])
+            dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
             rewrite_function(
-                sch, VectorRows(sch.get(block), movement, run.width, open_sizes).write()
+                sch, VectorRows(sch.get(block), movement, run.width, dynamic_sizes).write()
             )
         elif run.planes:
             rewrite_function(sch, PlaneNest(sch.get(block), parallel=run.threads).write())

@@ -30,7 +30,7 @@ from typing import Final
 import tvm
 from tvm.s_tir import Schedule, ScheduleError
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
@@ -230,6 +230,6 @@ def _build_windows(
             prologue.buffers.append(sch.get(rv).writes[0].source)
     last = sch.get(blocks[windows.after[-1]]) if windows.after else None
     return OpenWindows(
-        windows, sch.get(blocks[windows.name]), None, last, OpenSizes({}, {}, {}),
+        windows, sch.get(blocks[windows.name]), None, last, DynamicSizes({}, {}, {}),
         tile.rows, tile.columns, tile.width, tile.shared,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Final
 
 from tvm.s_tir import SBlock, Schedule
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_dynamic_sizes
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of, find_output_bits, is_spatial
 from autopipe.schedules.analysis.product import Product
@@ -164,13 +164,13 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
 
     def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        open_sizes = read_open_sizes(sch.mod["main"])
+        dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
         inline_blocks(sch, match.inlined)
-        if open_sizes is None:  # a row that is no longer than a page is then on the stack
+        if dynamic_sizes is None:  # a row that is no longer than a page is then on the stack
             for rv in blocks_of(sch)[:-1]:
                 sch.set_scope(rv, 0, "local")
         blocks = [sch.get(rv) for rv in blocks_of(sch)]
-        rewrite_function(sch, write_rows(blocks, match.leading, knobs.width, open_sizes))
+        rewrite_function(sch, write_rows(blocks, match.leading, knobs.width, dynamic_sizes))
 
 
 ROWS: Final = RowsTemplate()

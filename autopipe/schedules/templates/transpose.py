@@ -35,7 +35,7 @@ from typing import Final
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_dynamic_sizes
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import element_bits
@@ -167,14 +167,14 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
 
     def apply(self, sch: Schedule, match: Transposition, knobs: TransposeTile) -> None:  # noqa: ARG002
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        open_sizes = read_open_sizes(sch.mod["main"])
+        dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
         block = sch.get(inline_into_last(sch))
         loops = find_strided_loops(block)
         crossed_loop = find_crossed_loop(loops) if loops else None
         if loops is None or crossed_loop is None:
             raise ScheduleError(f"{block.name_hint} has an index that is not linear")
         rewrite_function(
-            sch, TransposedBlocks(block, loops, crossed_loop, knobs, open_sizes).write()
+            sch, TransposedBlocks(block, loops, crossed_loop, knobs, dynamic_sizes).write()
         )
 
 

@@ -28,7 +28,7 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, read_dynamic_sizes
 from autopipe.compiler.graph.weights import MARK
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
@@ -128,11 +128,11 @@ class WindowTemplate(Template[Windows, WindowTile]):
         inline_blocks(sch, (*windows.before[:-1], *windows.after[:-1]))
         block = sch.get_sblock(windows.name)
         pack_weights(sch, block, windows, tile.columns)
-        open_sizes = read_open_sizes(sch.mod["main"])
-        if open_sizes is None and _has_overlapping_tiles(windows, tile):
-            open_sizes = OpenSizes({}, {}, {})
-        if open_sizes is not None:
-            _write_tiles(sch, windows, tile, open_sizes)
+        dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
+        if dynamic_sizes is None and _has_overlapping_tiles(windows, tile):
+            dynamic_sizes = DynamicSizes({}, {}, {})
+        if dynamic_sizes is not None:
+            _write_tiles(sch, windows, tile, dynamic_sizes)
         else:
             _schedule_tiles(sch, block, windows, tile)
 
@@ -172,7 +172,9 @@ def _has_overlapping_tiles(windows: Windows, tile: WindowTile) -> bool:
     return bool(windows.extents[-1] % tile.columns or _find_row_extent(windows) % tile.rows)
 
 
-def _write_tiles(sch: Schedule, windows: Windows, tile: WindowTile, open_sizes: OpenSizes) -> None:
+def _write_tiles(
+    sch: Schedule, windows: Windows, tile: WindowTile, dynamic_sizes: DynamicSizes
+) -> None:
     """Replace the body of the function by overlapping tiles, after the copy of the weights."""
     if windows.along:
         raise ScheduleError("windows extend along a dynamic axis")
@@ -183,7 +185,7 @@ def _write_tiles(sch: Schedule, windows: Windows, tile: WindowTile, open_sizes: 
     )
     nest = OpenWindows(
         windows, blocks[windows.name], before[0] if before else None, last[0] if last else None,
-        open_sizes, tile.rows, tile.columns, tile.width, tile.shared,
+        dynamic_sizes, tile.rows, tile.columns, tile.width, tile.shared,
     )  # fmt: skip
     root_block = sch.get_sblock("root")
     root = sch.get(root_block)

@@ -29,7 +29,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
 from tvm_ffi import StructuralMutator, structural_equal, structural_mutate
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, read_open_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, read_dynamic_sizes
 from autopipe.compiler.loops.copy_loops import copy_loop_nest
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
@@ -103,8 +103,8 @@ class WinogradTemplate(Template[Filtering, Blocking]):
 
     def apply(self, sch: Schedule, filtering: Filtering, knobs: Blocking) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        open_sizes = read_open_sizes(sch.mod["main"])
-        if open_sizes is None:
+        dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
+        if dynamic_sizes is None:
             _schedule_stages(sch, filtering, knobs)
             return
         large, small = (
@@ -112,7 +112,7 @@ class WinogradTemplate(Template[Filtering, Blocking]):
         )
         large_root, small_root = (one.mod["main"].body.block for one in (large, small))
         root = _build_branch(
-            large_root, small_root, _has_few_tiles(_find_tile_count(sch), filtering, open_sizes)
+            large_root, small_root, _has_few_tiles(_find_tile_count(sch), filtering, dynamic_sizes)
         )
         sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
 
@@ -146,7 +146,7 @@ def _schedule_by_blocks(
     return rounded_schedule
 
 
-def _has_few_tiles(tiles: Expr, filtering: Filtering, open_sizes: OpenSizes) -> bool | Expr:
+def _has_few_tiles(tiles: Expr, filtering: Filtering, dynamic_sizes: DynamicSizes) -> bool | Expr:
     """Tell whether tiles are so few that small blocks on one thread are faster.
 
     They are where threads do not pay, and where a large block would be mostly padding, unless these
@@ -154,7 +154,7 @@ def _has_few_tiles(tiles: Expr, filtering: Filtering, open_sizes: OpenSizes) -> 
     """
     products_per_tile = filtering.positions * filtering.inputs * filtering.outputs
     most = max(PRODUCTS // products_per_tile, min(2 * OPEN_TILES // 3, _LONG // products_per_tile))
-    has_many = is_large_enough([tiles], most + 1, open_sizes)
+    has_many = is_large_enough([tiles], most + 1, dynamic_sizes)
     return not has_many if isinstance(has_many, bool) else tiles <= most
 
 

@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
 from autopipe.schedules.analysis.blocks import (
     Extent,
     axes_of,
@@ -48,16 +48,16 @@ _FEW: Final = 4
 
 
 def write_rows(
-    blocks: Sequence[SBlock], leading: int, width: int, open_sizes: OpenSizes | None
+    blocks: Sequence[SBlock], leading: int, width: int, dynamic_sizes: DynamicSizes | None
 ) -> tvm.tirx.Stmt:
     """Return the loop over all rows, in parallel where that pays."""
     with IRBuilder() as builder:
-        for parallel in write_branches(_needs_threads(blocks, open_sizes)):
+        for parallel in write_branches(_needs_threads(blocks, dynamic_sizes)):
             _write_row_loop(blocks, leading, width, parallel=parallel)
     return builder.get()
 
 
-def _needs_threads(blocks: Sequence[SBlock], open_sizes: OpenSizes | None) -> bool | Expr:
+def _needs_threads(blocks: Sequence[SBlock], dynamic_sizes: DynamicSizes | None) -> bool | Expr:
     """Tell whether threads pay; a condition if that depends on dynamic shapes."""
     steps = (
         [estimate_body_cost(one), *lengths_of(one), *lengths_of(one, spatial=False)]
@@ -66,7 +66,7 @@ def _needs_threads(blocks: Sequence[SBlock], open_sizes: OpenSizes | None) -> bo
     work = [product_of(lengths) for lengths in steps]
     if all(length == 1 for length in find_row_lengths(blocks)):
         return False
-    return is_large_enough([sum(work[1:], start=work[0])], OPERATIONS, open_sizes)
+    return is_large_enough([sum(work[1:], start=work[0])], OPERATIONS, dynamic_sizes)
 
 
 def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, parallel: bool) -> None:

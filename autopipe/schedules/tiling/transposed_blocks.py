@@ -17,7 +17,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     Extent,
     element_bits,
@@ -69,14 +69,14 @@ _TransposedOperand = tuple[TensorLoad, Any]
 
 
 class TransposedBlocks:
-    """Writes the loops of a transpose; `open_sizes` is None for a function of static shapes."""
+    """Writes the loops of a transpose; `dynamic_sizes` is None for a function of static shapes."""
 
     def __init__(
         self, block: SBlock, loops: StridedLoops, crossed_axis: int,
-        tile: TransposeTile, open_sizes: OpenSizes | None,
+        tile: TransposeTile, dynamic_sizes: DynamicSizes | None,
     ) -> None:  # fmt: skip
         self._block, self._loops, self._crossed = block, loops, crossed_axis
-        self._tile, self._known = tile, open_sizes
+        self._tile, self._known = tile, dynamic_sizes
         self._copies = isinstance(block.body.value, TensorLoad)
         self._index = str(block.iter_vars[-1].var.ty.dtype)
         self._views: list[tuple[Any, Any]] = []

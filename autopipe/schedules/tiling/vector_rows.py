@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
 from autopipe.schedules.analysis.blocks import (
     Extent,
     is_large_enough,
@@ -43,7 +43,7 @@ class VectorRows:
     """At specialized sizes."""
     width: int
     """Elements of a vector."""
-    known: OpenSizes | None
+    known: DynamicSizes | None
 
     def write(self) -> tirx.Stmt:
         """Return the loops. Raises ScheduleError where a condition divides a dynamic axis."""

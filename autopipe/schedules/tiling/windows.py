@@ -30,7 +30,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import OpenSizes, is_at_least
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -73,7 +73,7 @@ class OpenWindows:
     """The block that prepares its input, such as padding."""
     last: SBlock | None
     """The elementwise block behind the reduction, if there is one."""
-    known: OpenSizes
+    known: DynamicSizes
     rows: int
     """Outputs of a tile along the last but one axis."""
     columns: int
@@ -184,8 +184,8 @@ class OutputTile:
         with ExitStack() as loops:
             steps: dict[int, Expr] = {}
             sums = self.rows * nest.columns // nest.width
-            open_size = not all(isinstance(length, int) for length in lengths)
-            loop = T.serial if open_size or sums * windows.taps > UNROLLED else T.unroll
+            is_dynamic = not all(isinstance(length, int) for length in lengths)
+            loop = T.serial if is_dynamic or sums * windows.taps > UNROLLED else T.unroll
             for axis in range(len(lengths)):
                 if axis not in windows.across:
                     steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))

@@ -12,7 +12,7 @@ def modules(likely):
     """A bias that is added to rows of every number, and the same at likely numbers, by label."""
     rows = tirx.Var("rows", "int64")
     dimensions = {"rows": Dimension(max=8, likely=likely)}
-    known = kernel_sizes.OpenSizes.of(dimensions)
+    known = kernel_sizes.DynamicSizes.of(dimensions)
     made = {str(count): _lowered(tirx.IntImm("int64", count)) for count in likely}
     return {**made, "": kernel_sizes.annotate_sizes(_lowered(rows), known)}
 

@@ -343,5 +343,5 @@ def test_templates_say_whether_they_serve_dynamic_functions():
     ],
 )
 def test_the_least_an_extent_can_be_is_known_where_it_only_grows(extent, least):
-    known = kernel_sizes.OpenSizes({"n": 3}, {"n": 8}, {"n": 16})
+    known = kernel_sizes.DynamicSizes({"n": 3}, {"n": 8}, {"n": 16})
     assert kernel_sizes.find_min_extent(extent(size()), known) == least
