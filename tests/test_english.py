@@ -32,6 +32,8 @@ WORDS = {
     r"can not": "cannot",
 }
 """What is not written, and what stands in its place."""
+BARE = {"each", "found", "given", "held", "kept", "known", "made", "one", "said", "told"}
+"""What no variable of a function is named: a noun says what it holds. Comprehensions may."""
 OPENINGS = ("Return what ", "Have ", "Let ", "Say what ", "Take what ", "Yield what ")
 """How no docstring begins: its first sentence needs a noun of the domain."""
 
@@ -73,6 +75,39 @@ def test_a_docstring_says_what_its_function_does():
         if isinstance(node, documented)
     ]
     assert [(str(path), text) for path, text in docstrings if text.startswith(OPENINGS)] == []
+
+
+def list_bare_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names in `BARE` of parameters and variables of a function."""
+    names = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+    nodes: list[ast.AST] = [*function.body]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(
+            node, ast.Lambda | ast.GeneratorExp | ast.ListComp | ast.SetComp | ast.DictComp
+        ):
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        nodes.extend(ast.iter_child_nodes(node))
+    return names & BARE
+
+
+def test_variables_are_named_by_nouns():
+    bare = {
+        f"{path}:{node.name}": names
+        for path in sorted((ROOT / "autopipe").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and (names := list_bare_names(node))
+    }
+    assert bare == {}
+
+
+def test_a_bare_name_is_found():
+    code = "def count(given):\n    made = [one for one in given]\n    return lambda each: made"
+    (function,) = ast.parse(code).body
+    assert isinstance(function, ast.FunctionDef)
+    assert list_bare_names(function) == {"given", "made"}
 
 
 @pytest.mark.parametrize(

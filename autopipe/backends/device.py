@@ -14,8 +14,8 @@ class ArgumentStaging(Protocol):
     def put(self, tensor: object) -> "Tensor":
         """Return a copy on the device."""
 
-    def arguments(self, held: Mapping[int, object] = ...) -> list[object]:
-        """Copy the buffers to the device and return the copies; `held` are already there."""
+    def arguments(self, device_arguments: Mapping[int, object] = ...) -> list[object]:
+        """Copy the buffers to the device and return the copies, except for `device_arguments`."""
 
     def places(self) -> "list[Tensor]":
         """Return the tensors on the device that are overwritten before each call."""

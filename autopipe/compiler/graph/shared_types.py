@@ -27,8 +27,8 @@ def share_types(module: tvm.IRModule) -> tvm.IRModule:
     results: dict[int, tuple[Any, Any]] = {}  # by address; the candidate is kept alive for it
 
     def find(candidate: Any) -> Any:  # noqa: ANN401 - of any class
-        if (known := results.get(address := candidate.__chandle__())) is not None:
-            return known[1]
+        if (result := results.get(address := candidate.__chandle__())) is not None:
+            return result[1]
         first = objects_by_hash.setdefault(tvm_ffi.structural_hash(candidate), candidate)
         first = first if tvm_ffi.structural_equal(first, candidate) else candidate
         results[address] = candidate, first

@@ -47,15 +47,17 @@ class AutoTVM:
 class KnobSearch:
     """The search of one task."""
 
-    def __init__(self, space: Space, tuner: Tuner, known: Sequence[MeasuredSchedule]) -> None:
+    def __init__(
+        self, space: Space, tuner: Tuner, known_schedules: Sequence[MeasuredSchedule]
+    ) -> None:
         """Begin a search that has learned from earlier measurements."""
         self.size = len(space.settings)
         self._space = space
         self._tuner = tuner
         self._seen: set[int] = set()
         self._indices: dict[str, int] = {}
-        if known:
-            self.observe(known)
+        if known_schedules:
+            self.observe(known_schedules)
 
     def propose(self, count: int) -> list[str]:
         """Return the next settings to measure, `count` at most; [] once all were returned."""

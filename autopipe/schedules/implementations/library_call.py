@@ -77,10 +77,10 @@ def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, part: _Division) 
                 _make_pointer(getattr(gemm, which), loops, steps, which)
                 for which in ("a", "b", "c")
             )
-            one, zero = (tvm.tirx.const(value, dtype) for value in (1, 0))
+            alpha, beta = (tvm.tirx.const(value, dtype) for value in (1, 0))
             arguments = [
                 _ROW_MAJOR, _to_cblas_flag(gemm.a), _to_cblas_flag(gemm.b), rows, columns, gemm.k,
-                one, a, gemm.a.lead, b, gemm.b.lead, zero, c, gemm.c.lead,
+                alpha, a, gemm.a.lead, b, gemm.b.lead, beta, c, gemm.c.lead,
             ]  # fmt: skip
             T.evaluate(T.call_extern("void", interface.gemm[dtype], *arguments))
     return builder.get()
