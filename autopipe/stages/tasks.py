@@ -20,7 +20,7 @@ class TasksStage(Stage, frozen=True):
     """Extract and filter the tuning tasks."""
 
     name: ClassVar[str] = "tasks"
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
     produces: ClassVar[Kind] = Kind.TASKS
     needs: ClassVar[dict[str, Need]] = {"lower": Need(Kind.LOWERED)}
     reads: ClassVar[frozenset[Facet]] = frozenset({Facet.TVM, Facet.TARGET})
