@@ -53,7 +53,7 @@ def test_a_package_takes_every_number_of_rows(pipeline, tmp_path):
     assert tasks[likely].dropped is None
     assert tasks[likely].outputs[0].shape == (20, MADE)
     (open_,) = [name for name in tasks if name.startswith("fused_matmul") and "@" not in name]
-    assert f"at likely ones it is task {tasks[likely].index}" in str(tasks[open_].dropped)
+    assert f"at specialized sizes it is task {tasks[likely].index}" in str(tasks[open_].dropped)
     built = {task.name: task for task in BuiltLibrary.read(made["build"].path).tasks}
     assert (built[open_].engine, built[open_].checked) == ("static", True)
 

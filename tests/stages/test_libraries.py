@@ -28,7 +28,7 @@ class Clock:
         self.device = FACTS[Facet.DEVICE]
         self.asked = []
 
-    def measure(self, candidates, best=float("inf"), *, rivals=True, until=float("inf")):
+    def measure(self, candidates, best=float("inf"), *, same_task=True, until=float("inf")):
         for place, candidate in enumerate(candidates):
             name = candidate.implementation
             self.asked.append(name)

@@ -36,12 +36,12 @@ import sys
 from importlib import metadata
 import numpy as np
 
-true = metadata.version
-def version(name):
+true = metadata.distribution
+def distribution(name):
     if name.startswith("scipy"):
         raise metadata.PackageNotFoundError(name)
     return true(name)
-metadata.version = version
+metadata.distribution = distribution
 
 import autopipe
 from autopipe.libraries import list_versions

@@ -214,7 +214,7 @@ TROUBLES = (
     ),
     Trouble(
         "two_anchors",
-        "a norm and a dense layer in one function, which nobody wanted fused",
+        "a norm and a dense layer in one function, fused unintentionally",
         "the same error on `qnn.aie.layer_norm` and `nn.dense`",
         "two tasks, each with its own schedule",
         _two_anchors,
@@ -235,7 +235,7 @@ TROUBLES = (
     ),
     Trouble(
         "large_dense",
-        "a large dense layer with dynamic rows can not be tuned",
+        "a large dense layer with dynamic rows cannot be tuned",
         "over 40 % of Mask R-CNN's time",
         "dropped as `dynamic`; built in parallel and with vectors for any number of rows",
         _large_dense,
