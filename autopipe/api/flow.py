@@ -101,7 +101,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             flow.locking.check_build(artifacts, flow.store.contents)
             result["package"] = _publish_package(flow, artifacts, output)
             if until is None:
-                result |= _lock(flow, artifacts, force, full=not overrides)
+                result |= _lock(flow, artifacts, full=not overrides)
             return artifacts
     except BaseException as error:
         result |= {"exit_code": find_exit_code(error), "error": describe_error(error)}
@@ -216,12 +216,10 @@ def _check_reproducible(
     Rebuilding(flow.plan, flow.store, flow.host, _make_zygote, emit).check(artifacts)
 
 
-def _lock(
-    flow: Flow, artifacts: Mapping[str, Artifact], force: Collection[str], *, full: bool
-) -> dict[str, str | None]:
+def _lock(flow: Flow, artifacts: Mapping[str, Artifact], *, full: bool) -> dict[str, str | None]:
     """Write the lock, or explain its absence; return fields of `RunFinished`."""
     if full:
-        lock = flow.locking.write(artifacts, flow.store, force)
+        lock = flow.locking.write(artifacts, flow.store)
         return {"lock": None if lock is None else str(lock)}
     why = "no lock is written with --set"
     return {"unlocked": why if flow.locking.mode is Mode.AUTO else None}
@@ -271,9 +269,15 @@ def _run_stages(
     from autopipe.pipeline.executor import Executor
 
     executor = Executor(
-        flow.store, flow.host, flow.isolate, emit, remote, _build_inspection(flow, emit),
-        flow.history, flow.diagnostics,
-    )  # fmt: skip
+        flow.store,
+        flow.host,
+        flow.isolate,
+        emit,
+        remote,
+        _build_inspection(flow, emit),
+        flow.history,
+        flow.diagnostics,
+    )
     triple = str(flow.host.facts([Facet.TARGET])[Facet.TARGET]["mtriple"])  # a lock may name it
     cross.check_linker(flow.pipeline.target, flow.plan, triple)
     cross.check_compiler(flow.pipeline.target, flow.plan)

@@ -1,6 +1,6 @@
 """The lock of a run: check whether it is current, replay its schedules, and write it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from autopipe.lock import records as beside
 from autopipe.lock import text
 from autopipe.lock.document import Lock
 from autopipe.lock.mode import Mode
-from autopipe.lock.outline import LockOutline, digest_shipped_files, list_differences
+from autopipe.lock.outline import LockOutline, list_differences
 from autopipe.lock.paths import find_records_path, lock_of
 from autopipe.lock.pinned import Pinned, list_contradictions
 from autopipe.lock.replay import Replay
@@ -150,20 +150,13 @@ class Locking:
             reasons = "\n  ".join(wrong)
             raise LockError(f"{self.path}: the build differs from the lock\n  {reasons}")
 
-    def write(
-        self, artifacts: Mapping[str, Artifact], store: Store, force: Collection[str] = ()
-    ) -> Path | None:
+    def write(self, artifacts: Mapping[str, Artifact], store: Store) -> Path | None:
         """Write the lock of a build if it has changed; return its path if it was written.
 
-        A current lock whose records were replayed, because *tune* was not forced, has changed only
-        if the files of the build have. Raises StoreError.
+        Raises StoreError.
         """
         if self.mode.strict or self.outline is None or "build" not in artifacts:
             return None
-        if self.lock is not None and self.current and TuneStage.name not in force:
-            shipped_files = digest_shipped_files(artifacts.values(), store.contents)
-            if shipped_files == self.lock.artifacts:
-                return None
         tuning_result = _read_tuning_result(artifacts)
         lock = self._fill_lock(artifacts, tuning_result, store.contents)
         if self.lock == lock and not self.differs:

@@ -113,7 +113,7 @@ class LockOutline:
             if tuning_result
             else None,
             tasks=tuple(_lock_task(task, ops, tuning_result) for task in built_tasks),
-            artifacts=digest_shipped_files(artifacts.values(), contents),
+            artifacts=_digest_shipped_files(artifacts.values(), contents),
         )  # fmt: skip
 
     def _select_used_versions(
@@ -205,7 +205,7 @@ def _round_microseconds(seconds: float) -> float:
     return round(seconds * 1e6, 3) or float(f"{seconds * 1e6:.3g}")
 
 
-def digest_shipped_files(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, str]:
+def _digest_shipped_files(artifacts: Iterable[Artifact], contents: TreeDigests) -> dict[str, str]:
     """Return the sha256 of the libraries, weights and packages, by file name."""
     return {
         file.name: file.sha256

@@ -10,9 +10,7 @@ from autopipe.api import flow
 from autopipe.environment.environment import find_version
 from autopipe.errors import ConfigError, LockError
 from autopipe.lock import file as files
-from autopipe.lock import locking
 from autopipe.lock.mode import Mode
-from autopipe.lock.outline import LockOutline
 from autopipe.pipeline.events import StageCached
 from tests.system.checkout import (
     checked_in,
@@ -44,27 +42,6 @@ def test_the_run_after_the_one_that_tuned_does_nothing(locked):
     assert {event.stage for event in told if isinstance(event, StageCached)} >= {"tune", "package"}
     assert finished(told) == {}
     assert checked_in(locked) == before
-
-
-def test_a_current_lock_is_not_built_again_to_compare_it(warm, monkeypatch):
-    before = checked_in(warm)
-    monkeypatch.delattr(LockOutline, "to_lock")
-    run(warm)
-    assert checked_in(warm) == before
-
-
-def test_a_lock_of_other_files_is_written_anew(warm):
-    before = checked_in(warm)
-    resealed(warm, artifacts={})
-    assert run(warm)[-1].lock == str(warm / "mlp.lock")
-    assert checked_in(warm) == before
-
-
-def test_tuning_by_force_writes_a_current_lock_anew_even_if_it_changes_no_file(warm, monkeypatch):
-    before = files.read_lock(warm / "mlp.lock")
-    monkeypatch.setattr(locking, "digest_shipped_files", lambda *_: before.artifacts)
-    assert run(warm, force=["tune"])[-1].lock == str(warm / "mlp.lock")
-    assert files.read_lock(warm / "mlp.lock").records != before.records
 
 
 @pytest.mark.fault("C21")
