@@ -5,8 +5,6 @@ import os
 import resource
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from typing import Final
 
 _NEEDED = 256 << 20
 """Bytes of address space to run a command without TVM (64 MiB) and to report its failure.
@@ -29,6 +27,9 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` takes over: nothing has begun
+
+from contextlib import AbstractContextManager, nullcontext  # noqa: E402 -- after the above
+from typing import Final  # noqa: E402
 
 _CHILDREN: Final = {"infer": "autopipe.packaging.infer_program"}
 """Modules of child processes that start before the command is imported, which takes 50 ms."""

@@ -23,7 +23,7 @@ from typing import Final
 
 import in_parts
 from kernels import our_kernels
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
@@ -31,8 +31,6 @@ from autopipe.artifacts.tuning import TuningReport
 from autopipe.benchmarking.contender import time_contender
 from autopipe.config.benchmark import Benchmark
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw_inputs
-from autopipe.verification.limits import find_input_limits
 
 CLOCKS: Final = ("loop", "model")
 ROUNDS: Final = 5
@@ -87,10 +85,7 @@ class TwoBuilds:
             return
         inputs = self.folder / "inputs.safetensors"
         ports = BuiltLibrary.read(self.folder / "model" / "build").signature.inputs
-        save_file(
-            draw_inputs(ports, find_input_limits(self.folder / "model" / "import", ports), (0, 0)),
-            inputs,
-        )
+        in_parts.write_inputs(ports, self.folder / "model" / "import", inputs)
         whole: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
         inside: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
         for turn in range(rounds):

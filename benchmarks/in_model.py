@@ -20,7 +20,6 @@ from typing import Final
 
 import in_parts
 from clocks import EVERY
-from safetensors.numpy import save_file
 
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
@@ -35,8 +34,6 @@ from autopipe.pipeline.stage import Context
 from autopipe.stages.build import BuildStage
 from autopipe.store.store import open_store
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw_inputs
-from autopipe.verification.limits import find_input_limits
 
 BY: Final = ("trials", "model")
 """The measurement that selects the winners of a build."""
@@ -85,8 +82,7 @@ class Decision:
             return
         inputs = self.folder / "inputs.safetensors"
         ports = BuiltLibrary.read(self.folder / "model" / "build").signature.inputs
-        limits = find_input_limits(self.folder / "model" / "import", ports)
-        save_file(draw_inputs(ports, limits, (0, 0)), inputs)
+        in_parts.write_inputs(ports, self.folder / "model" / "import", inputs)
         times: dict[str, list[float]] = {by: [] for by in BY}
         for turn in range(rounds):
             for by in BY if turn % 2 else BY[::-1]:

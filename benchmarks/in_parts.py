@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
+from safetensors.numpy import save_file
+
+from autopipe.artifacts.signature import Port
 from autopipe.store.artifact import Artifact
+from autopipe.verification.inputs import draw_inputs
+from autopipe.verification.limits import find_input_limits
 
 
 def parser(description: str, parts: Sequence[str], rounds: int) -> argparse.ArgumentParser:
@@ -71,3 +76,8 @@ def keep(own: Path, artifacts: Mapping[str, Artifact], stages: Iterable[str] = (
         (part / stage).unlink(missing_ok=True)
         (part / stage).symlink_to(artifacts[stage].path)
     part.rename(own)
+
+
+def write_inputs(ports: Sequence[Port], import_artifact: Path, file: Path) -> None:
+    """Write random inputs that the limits of an imported model admit."""
+    save_file(draw_inputs(ports, find_input_limits(import_artifact, ports), (0, 0)), file)

@@ -30,7 +30,6 @@ from typing import Final
 import in_parts
 import yaml
 from random_sizes import drawn_sizes, residents
-from safetensors.numpy import save_file
 
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
@@ -43,8 +42,6 @@ from autopipe.config.load import load
 from autopipe.config.paths import find_model_path
 from autopipe.config.pipeline import Pipeline
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw_inputs
-from autopipe.verification.limits import find_input_limits
 
 PIPELINES: Final = tuple(
     Path("pipelines", f"{name}.yaml") for name in ("encoder", "finder", "recognizer", "sequences")
@@ -183,7 +180,7 @@ class Subject:
         inputs = self.folder / "inputs.safetensors"
         ports = BuiltLibrary.read(self.folder / OPEN / "build").signature.at(sizes)
         imported = (self.folder / OPEN / "import").resolve()
-        save_file(draw_inputs(ports, find_input_limits(imported, ports), (0, 0)), inputs)
+        in_parts.write_inputs(ports, imported, inputs)
         times: Times = {name: [] for name in contenders}
         for _ in range(rounds):
             for contender, (runtime, path) in contenders.items():

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Final
 
 import in_parts
-from safetensors.numpy import save_file
 
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
@@ -38,8 +37,6 @@ from autopipe.config.benchmark import Benchmark
 from autopipe.config.dimension import Sizes, list_likely_sizes
 from autopipe.errors import AutopipeError, StageError
 from autopipe.tasks.task import read_tasks
-from autopipe.verification.inputs import draw_inputs
-from autopipe.verification.limits import find_input_limits
 
 PARTS: Final = ("build", "time", "table")
 ROUNDS: Final = 5
@@ -200,9 +197,7 @@ class Subject:
         if not file.exists():
             sizes = self.sizes or _sizes(self.folder)
             ports = BuiltLibrary.read(self.folder / "build").signature.at(sizes)
-            save_file(
-                draw_inputs(ports, find_input_limits(self.folder / "import", ports), (0, 0)), file
-            )
+            in_parts.write_inputs(ports, self.folder / "import", file)
         return file
 
     def times(self) -> Times | None:

@@ -111,29 +111,18 @@ def test_a_bare_name_is_found():
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "count"),
     [
-        ("page.md", "Nobody reads it."),
-        ("page.md", "as fast as its rival"),
-        ("code.py", "x = 1  # can not fail"),
-        ("code.py", '"""A model with open sizes."""'),
-        ("code.py", "raise ValueError(f'{x} was told twice')"),
+        ("page.md", "Nobody reads it.", 1),
+        ("page.md", "as fast as its rival", 1),
+        ("page.md", "see `docs/finals.md` and [a page](finals.md)", 0),
+        ("code.py", "x = 1  # can not fail", 1),
+        ("code.py", '"""A model with open sizes."""', 1),
+        ("code.py", "raise ValueError(f'{x} was told twice')", 1),
+        ("code.py", "told = {'said': 1}", 0),
     ],
 )
-def test_a_wrong_word_is_found(tmp_path, name, text):
+def test_words_of_prose_are_found_and_names_of_code_are_not(tmp_path, name, text, count):
     file = tmp_path / name
     file.write_text(text)
-    assert len(find_words(file)) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("page.md", "see `docs/finals.md` and [a page](finals.md)"),
-        ("code.py", "told = {'said': 1}"),
-    ],
-)
-def test_names_of_code_are_no_prose(tmp_path, name, text):
-    file = tmp_path / name
-    file.write_text(text)
-    assert find_words(file) == []
+    assert len(find_words(file)) == count

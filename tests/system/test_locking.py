@@ -44,6 +44,23 @@ def test_the_run_after_the_one_that_tuned_does_nothing(locked):
     assert checked_in(locked) == before
 
 
+@pytest.mark.parametrize("fields", [{"artifacts": {}}, {"records": "0" * 64}])
+def test_a_current_lock_with_other_contents_is_written_anew(warm, fields):
+    before = checked_in(warm)
+    resealed(warm, **fields)
+    assert run(warm)[-1].lock == str(warm / "mlp.lock")
+    assert checked_in(warm) == before
+
+
+@pytest.mark.parametrize("update", [{"calls": 7}, {"ops": ("nn.forged",)}])
+def test_a_forged_task_in_a_current_lock_is_written_anew(warm, update):
+    before = checked_in(warm)
+    first, *others = files.read_lock(warm / "mlp.lock").tasks
+    resealed(warm, tasks=(first.model_copy(update=update), *others))
+    assert run(warm)[-1].lock == str(warm / "mlp.lock")
+    assert checked_in(warm) == before
+
+
 @pytest.mark.fault("C21")
 @pytest.mark.parametrize("mode", [Mode.LOCKED, Mode.FROZEN])
 def test_a_changed_knob_is_named_and_nothing_is_run(warm, mode):
