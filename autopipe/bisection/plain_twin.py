@@ -111,7 +111,7 @@ class PlainTwin:
         module = make_workload(self._lowered[kernel]).module
         arrays = [one.numpy() for one in select_tensors(arguments)]
         counts = tuple((at, int(one)) for at, one in enumerate(arguments) if isinstance(one, int))
-        instance = Instance(_CAPTURED, module, counts, tuple(arrays))
+        instance = Instance(_CAPTURED, module, counts=counts, given=tuple(arrays))
         call_tensors = [*arrays[: -len(actual)], *actual]
         try:
             PlainLoops(module, self._target).compare(lambda *_: call_tensors, [instance])

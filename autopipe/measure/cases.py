@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 import tvm
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     Counts,
     DynamicSizes,
     bind_kernel_sizes,
+    evaluate_extent,
     list_size_params,
     read_dynamic_sizes,
 )
@@ -69,16 +69,22 @@ class Instance:
     case: str
     """Name of one of `CASES`."""
     workload: tvm.IRModule
-    """The workload with static shapes."""
+    """The workload, with static or dynamic shapes."""
+    sizes: Counts | None = None
+    """Its dynamic sizes here; None for static shapes."""
     counts: tuple[tuple[int, int], ...] = ()
     """Positions and values of the size arguments of a function with dynamic shapes."""
     given: tuple[np.ndarray, ...] | None = None
     """Captured arguments, outputs included; None for synthetic ones."""
 
+    def bind_sizes(self) -> tvm.IRModule:
+        """Return the workload with static shapes."""
+        return self.workload if self.sizes is None else bind_kernel_sizes(self.workload, self.sizes)
+
     def arguments(self, seed: int, nudge: float = 0.0) -> list[np.ndarray]:
         """Create arguments for `main`, as `make_case_arguments` does."""
         if self.given is None:
-            return make_case_arguments(self.workload, self.case, seed, nudge)
+            return make_case_arguments(self.workload, self.case, seed, nudge, self.sizes)
         return [nudge_floats(array, seed + i, nudge) for i, array in enumerate(self.given)]
 
 
@@ -91,31 +97,27 @@ def list_instances(workload: tvm.IRModule) -> list[Instance]:
     dynamic_sizes = read_dynamic_sizes(function)
     if dynamic_sizes is None:
         return [Instance(case, workload) for case in CASES]
-    likely = bind_kernel_sizes(workload, dynamic_sizes.likely)
-    bound_cases = [(case, dynamic_sizes.likely, likely) for case in CASES]
-    bound_cases += [("random", *sized) for sized in _near_tiles(workload, dynamic_sizes)]
-    size_positions = [(at, str(size.name)) for at, size in list_size_params(function)]
+    sized_cases = [(case, dynamic_sizes.likely) for case in CASES]
+    sized_cases += [("random", sizes) for sizes in _near_tiles(function.body, dynamic_sizes)]
+    positions = [(at, str(size.name)) for at, size in list_size_params(function)]
     return [
-        Instance(case, bound, tuple((at, counts[name]) for at, name in size_positions))
-        for case, counts, bound in bound_cases
+        Instance(case, workload, sizes, tuple((at, sizes[name]) for at, name in positions))
+        for case, sizes in sized_cases
     ]
 
 
-def _near_tiles(
-    workload: tvm.IRModule, dynamic_sizes: DynamicSizes
-) -> Iterator[tuple[Counts, tvm.IRModule]]:
-    """Yield the smallest sizes, and sizes on either side of tile boundaries, with the bound loops.
+def _near_tiles(body: tvm.tirx.Stmt, dynamic_sizes: DynamicSizes) -> Iterator[Counts]:
+    """Yield the smallest sizes, and sizes on either side of tile boundaries.
 
     The boundaries are tiles of 2, 4, 8 and so on, up to the largest sizes. Where the unscheduled
-    loops would take long, sizes are at most one above the likely ones.
+    loops `body` would take long, sizes are at most one above the likely ones.
     """
     above = {
         name: min(count + 1, dynamic_sizes.largest[name])
         for name, count in dynamic_sizes.likely.items()
     }
     sizes = [dict(dynamic_sizes.smallest), above]
-    for counts in sizes:
-        yield counts, bind_kernel_sizes(workload, counts)
+    yield from sizes
     for place in range(len(_EDGES)):
         edges = {
             name: max(_EDGES[(place + shift) % len(_EDGES)], dynamic_sizes.smallest[name])
@@ -125,42 +127,58 @@ def _near_tiles(
             {name: min(edge, most[name]) for name, edge in edges.items()}
             for most in (dynamic_sizes.largest, above)
         )
-        bound = bind_kernel_sizes(workload, far)
-        is_cheap = count_stores(bound["main"].body) <= _WORK
-        counts = far if is_cheap else near
+        counts = far if count_stores(body, far) <= _WORK else near
         if counts not in sizes:
             sizes.append(counts)
-            yield counts, bound if is_cheap else bind_kernel_sizes(workload, near)
+            yield counts
 
 
-def count_stores(part: tvm.tirx.Stmt) -> float:
+def count_stores(part: tvm.tirx.Stmt, sizes: Counts) -> float:
     """Count the stores that the loops of a statement execute; infinity if that is unknown."""
     if isinstance(part, tvm.tirx.BufferStore):
         return 1
-    inner = [getattr(part, name, None) for name in _INNER]
-    stores = sum(map(count_stores, [*filter(None, inner), *getattr(part, "seq", ())]))
+    inner = filter(None, (getattr(part, name, None) for name in _INNER))
+    stores = sum(count_stores(one, sizes) for one in (*inner, *getattr(part, "seq", ())))
     if isinstance(part, tvm.tirx.For):
-        is_static = isinstance(part.extent, tvm.tirx.IntImm)
-        return stores * int(part.extent) if is_static else math.inf
+        extent = evaluate_extent(part.extent, sizes)
+        return math.inf if extent is None else stores * extent
     return stores
 
 
 def make_case_arguments(
-    module: tvm.IRModule, case: str, seed: int, nudge: float = 0.0
+    module: tvm.IRModule,
+    case: str,
+    seed: int,
+    nudge: float = 0.0,
+    sizes: Counts | None = None,
 ) -> list[np.ndarray]:
     """Create arguments for `main`, the same ones for the same case and seed.
 
-    `nudge` perturbs each float by that number of units in the last place, up or down.
+    `nudge` perturbs each float by that number of units in the last place, up or down. `sizes` are
+    the dynamic sizes of `main`. Raises ValueError if they do not determine all shapes.
 
     int8 and uint8 take all their values. Wider integers that are indices take all valid indices,
     divisors are 1, and others are 0 and 1.
     """
-    infos = ArgInfo.from_prim_func(module["main"])
-    ranges = [range(0)] * len(infos)
-    if any("int" in str(info.dtype) for info in infos):
-        ranges = _find_integer_ranges(module["main"])
-    pairs = zip(infos, ranges, strict=True)
-    return [_make_array(info, case, seed + i, nudge, span) for i, (info, span) in enumerate(pairs)]
+    tensors = [p.ty for p in module["main"].params if isinstance(p.ty, tvm.tirx.BufferType)]
+    ranges = [range(0)] * len(tensors)
+    if any("int" in str(tensor.dtype) for tensor in tensors):
+        bound_module = module if sizes is None else bind_kernel_sizes(module, sizes)
+        ranges = _find_integer_ranges(bound_module["main"])
+    return [
+        _make_array(
+            _evaluate_shape(tensor, sizes or {}),
+            nudge_floats(_draw_values(case, seed + i, str(tensor.dtype), span), seed + i, nudge),
+        )
+        for i, (tensor, span) in enumerate(zip(tensors, ranges, strict=True))
+    ]
+
+
+def _evaluate_shape(tensor: tvm.tirx.BufferType, sizes: Counts) -> list[int]:
+    shape = [evaluate_extent(extent, sizes) for extent in tensor.shape]
+    if None in shape:
+        raise ValueError(f"a shape of {tensor.shape} is not known at {dict(sizes)}")
+    return [extent for extent in shape if extent is not None]
 
 
 def _find_integer_ranges(function: tvm.tirx.PrimFunc) -> list[range]:
@@ -173,9 +191,9 @@ def _find_integer_ranges(function: tvm.tirx.PrimFunc) -> list[range]:
     ]
 
 
-def _make_array(info: ArgInfo, case: str, seed: int, nudge: float, span: range) -> np.ndarray:
-    values = nudge_floats(_draw_values(case, seed, str(info.dtype), span), seed, nudge)
-    array = np.empty([int(extent) for extent in info.shape], values.dtype)
+def _make_array(shape: list[int], values: np.ndarray) -> np.ndarray:
+    """Repeat values until an array is full."""
+    array = np.empty(shape, values.dtype)
     flat = array.reshape(-1)
     for start in range(0, array.size, values.size):
         part = flat[start : start + values.size]

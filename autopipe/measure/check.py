@@ -174,7 +174,7 @@ class PlainLoops:
         for loops in self._rounded_otherwise:
             inputs = make_inputs(instance)
             perturbed_results.append(call_kernel(loops, Surrounded(inputs, _AROUND_PLAIN), counts))
-        function = instance.workload["main"]
+        function = instance.bind_sizes()["main"]
         results, bits = (right, ours, perturbed_results), has_float_reinterpret(function)
         off = find_difference(results, count_terms(function), bits=bits)
         if off is not None:

@@ -9,10 +9,11 @@ becomes one of 640 by 320.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import tvm
 from tvm import relax, tirx
@@ -35,9 +36,10 @@ FOUND: Final = "found."
 FOUND_SIZES: Final = "autopipe.found"
 """Attribute of `main`: its data-dependent sizes, each with its maximum."""
 
-_ARITHMETIC: Final = (
-    tirx.Add, tirx.Sub, tirx.Mul, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max,
-)  # fmt: skip
+_ARITHMETIC: Final[Mapping[type, Callable[[int, int], int]]] = {
+    tirx.Add: operator.add, tirx.Sub: operator.sub, tirx.Mul: operator.mul,
+    tirx.FloorDiv: operator.floordiv, tirx.FloorMod: operator.mod, tirx.Min: min, tirx.Max: max,
+}  # fmt: skip
 
 _GUESS: Final = 100
 """Likely value of a data-dependent size without a setting."""
@@ -147,12 +149,9 @@ def _describe_call_sizes(module: tvm.IRModule, name: str, sizes: DynamicSizes) -
 
 def _evaluate_monotonic(extent: tirx.Expr, counts: Counts) -> int | None:
     """Evaluate an extent at some sizes, or return None if it is not monotonic in them."""
-    variables: list[tirx.Var] = []
-    _add_distinct(variables, tirx.analysis.undefined_vars(extent))
-    names = [str(size.name) for size in variables]
-    if not _is_monotonic(extent) or not all(name in counts for name in names):
-        return None
-    return _evaluate_extent(extent, variables, [counts[name] for name in names])
+    names = (str(size.name) for size in tirx.analysis.undefined_vars(extent))
+    is_known = _is_monotonic(extent) and all(name in counts for name in names)
+    return evaluate_extent(extent, counts) if is_known else None
 
 
 def open_variables(function: tirx.PrimFunc) -> list[tirx.Var]:
@@ -244,14 +243,11 @@ def find_min_extent(extent: int | tirx.Expr, sizes: DynamicSizes | None) -> int:
         return extent
     if sizes is None or not _is_monotonic(extent):
         return 0
-    variables: list[tirx.Var] = []
-    _add_distinct(variables, tirx.analysis.undefined_vars(extent))
-    ends = (
-        (sizes.smallest.get(str(size.name), 0), max(1, sizes.smallest.get(str(size.name), 0)))
-        for size in variables
-    )
+    names = sorted({str(size.name) for size in tirx.analysis.undefined_vars(extent)})
+    ends = ((sizes.smallest.get(name, 0), max(1, sizes.smallest.get(name, 0))) for name in names)
     values = (
-        _evaluate_extent(extent, variables, counts) for counts in product(*map(dict.fromkeys, ends))
+        evaluate_extent(extent, dict(zip(names, counts, strict=True)))
+        for counts in product(*map(dict.fromkeys, ends))
     )
     return min((value for value in values if value), default=0)
 
@@ -269,18 +265,24 @@ def find_max_extent(extent: int | tirx.Expr, sizes: DynamicSizes) -> float:
     return math.inf if bound is None else bound
 
 
-def _evaluate_extent(
-    extent: tirx.Expr, sizes: Sequence[tirx.Var], counts: Sequence[int]
-) -> int | None:
-    """Evaluate an extent with its dynamic sizes bound; None if it is not constant."""
+def evaluate_extent(extent: Any, counts: Counts) -> int | None:  # noqa: ANN401 - int or expression
+    """Evaluate an extent at the multiples of its dynamic sizes.
 
-    def value(var: tvm.ir.Var, _: object) -> tvm.ir.Expr:
-        pairs = zip(sizes, counts, strict=True)
-        return next((tirx.IntImm(size.ty.dtype, count) for size, count in pairs
-                     if size.same_as(var)), var)  # fmt: skip
-
-    bound_extent = Analyzer().simplify(structural_mutate(extent, [(tvm.ir.Var, value)]))
-    return int(bound_extent) if isinstance(bound_extent, tirx.IntImm) else None
+    None if it has other variables, or operations beside integer arithmetic.
+    """
+    if isinstance(extent, int | tirx.IntImm):
+        return int(extent)
+    if isinstance(extent, tirx.Var):
+        return counts.get(str(extent.name))
+    if isinstance(extent, tirx.Cast):
+        return evaluate_extent(extent.value, counts)
+    if type(extent) not in _ARITHMETIC:
+        return None
+    first, second = (evaluate_extent(part, counts) for part in (extent.a, extent.b))
+    is_undefined = isinstance(extent, tirx.FloorDiv | tirx.FloorMod) and not second
+    if first is None or second is None or is_undefined:
+        return None
+    return _ARITHMETIC[type(extent)](first, second)
 
 
 def _is_monotonic(extent: tirx.Expr) -> bool:
