@@ -4,8 +4,8 @@ Each pipeline is tuned once (`--budget 'trials: 128, time: 60s'`), and all evide
 is kept. Winners are then picked again without the evidence of one part: `repeats` of the fastest,
 `plain` loops among them, and settings on one `thread`. A cell says of how many tasks the winner
 changes, and by how much the time of all kernels grows, by the repeats of both where there are any.
-*Seconds* are those of the repeats, with the checks of their winners, and of the comparison inside
-the model.
+*Seconds* are those of the trials of plain loops and single threads, of the comparison inside the
+model, of the repeats, and of all steps after the search, checks included.
 """
 
 import argparse
@@ -26,12 +26,18 @@ import autopipe
 
 BUDGET: Final = "trials: 128, time: 60s"
 
+PLAIN_ENGINES: Final = ("serial", "loops", "parallel_loops")
+
 PARTS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "repeats": lambda one: one.place == "repeat",
-    "plain": lambda one: one.place == "repeat" and _is_plain(one),
+    "plain": lambda one: one.proposal.by.engine in PLAIN_ENGINES,
     "thread": lambda one: '"threads": 1' in one.proposal.schedule,
 }
 """Whether evidence is of a part."""
+
+
+STEPS: Final = ("measure_extras", "in_model", "measure_repeats", "decide_tasks")
+"""Steps after the search whose seconds are printed."""
 
 
 def main() -> None:
@@ -63,15 +69,16 @@ def tune(path: Path, folder: Path, budget: str) -> dict[str, Any]:
     from autopipe.environment.facet import Facet
     from autopipe.pipeline.stage import Context
     from autopipe.stages.tune import TuneStage
-    from autopipe.tuning import run as steps
+    from autopipe.tuning import run
+    from autopipe.tuning.finals import decide
 
     found = autopipe.run(path, store=folder / "store", until="tasks")
     stage = TuneStage.of(load(path, (f"tuning.budget={{{budget}}}",)), path.parent)
     assert stage is not None  # noqa: S101 -- it has a budget
     kept: list[tuple[int, Any, Sequence[Any]]] = []
     seconds: dict[str, float] = {}
-    run: Any = steps
-    compare = run.ModelComparison.compare
+    steps: Any = decide
+    compare = steps.ModelComparison.compare
 
     def keep(comparison: Any, states: Sequence[Any]) -> Any:  # noqa: ANN401 -- as it is called
         decided = compare(comparison, states)
@@ -79,8 +86,11 @@ def tune(path: Path, folder: Path, budget: str) -> dict[str, Any]:
         kept.extend((s.task.calls, s.untuned, journal.evidence(s)) for s in states)
         return decided
 
-    run.ModelComparison.compare = _timed(keep, "in_model", seconds)
-    run.repeat_fastest = _timed(run.repeat_fastest, "repeats", seconds)
+    steps.ModelComparison.compare = _timed(keep, "in_model", seconds)
+    for name in ("measure_extras", "measure_repeats"):
+        setattr(steps, name, _timed(getattr(steps, name), name, seconds))
+    whole: Any = run
+    whole.decide_tasks = _timed(decide.decide_tasks, "decide_tasks", seconds)
     for name in ("out", "work"):
         (folder / name).mkdir()
     facts: dict[Facet, Mapping[str, object]] = {facet: {} for facet in stage.reads}
@@ -102,7 +112,7 @@ def _timed(step: Callable[..., Any], name: str, seconds: dict[str, float]) -> Ca
         try:
             return step(*given, **named)
         finally:
-            seconds[name] = perf_counter() - begun
+            seconds[name] = seconds.get(name, 0.0) + perf_counter() - begun
 
     return run
 
@@ -139,14 +149,8 @@ def _times(proposal: Any, evidence: Sequence[Any], place: str) -> Iterator[float
             yield from one.times
 
 
-def _is_plain(one: Any) -> bool:  # noqa: ANN401 -- loaded late
-    from autopipe.schedules.policy import PLAIN
-
-    return one.proposal.by in PLAIN
-
-
 def _row(name: str, found: Mapping[str, Any]) -> str:
-    seconds = ", ".join(f"{found['seconds'].get(part, 0):.1f}" for part in ("repeats", "in_model"))
+    seconds = ", ".join(f"{found['seconds'].get(step, 0):.1f}" for step in STEPS)
     cells = " | ".join(f"{count}, {100 * more:+.2f} %" for count, more in found["parts"].values())
     return f"| {name} | {found['tasks']} | {seconds} | {cells} |"
 

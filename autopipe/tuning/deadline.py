@@ -10,6 +10,7 @@ from autopipe.config.tuning import Budget
 
 CHECKS: Final = "checks of winners"
 COMPARISONS: Final = "comparisons in the model"
+EXTRAS: Final = "plain loops and single threads"
 REPEATS: Final = "repeated measurements"
 TASKS: Final = "tasks"
 """Names in reports of work that is skipped for lack of time."""
@@ -20,9 +21,12 @@ _IN_MODEL: Final = 1 / 4
 _LONGEST: Final = 60.0
 """Seconds that it may take where no budget of time is given."""
 
-_SETTLING: Final = 2.0
-"""Time of the steps after the search over that of the first round: they time three schedules per
-task instead of one, and check two."""
+_SETTLING: Final = 1.0
+"""Time of the steps between the search and the comparison inside the model over that of the first
+round: about as many schedules are timed once, and two are checked."""
+
+_REPEATING: Final = 2.0
+"""The same where nothing is timed inside the model: three schedules are timed per task."""
 
 _MOST_SETTLING: Final = 0.4
 """Maximum part of a time budget that is reserved for the steps after the search."""
@@ -64,7 +68,8 @@ class Deadline:
     def keep_back(self, budget: Budget, first_round: float) -> None:
         """Reserve time for the steps after the search, after a first round of these seconds."""
         if budget.time is not None:
-            self._reserve_settling(min(_SETTLING * first_round, _MOST_SETTLING * budget.time))
+            factor = _SETTLING if self.in_model else _REPEATING
+            self._reserve_settling(min(factor * first_round, _MOST_SETTLING * budget.time))
 
     def limit_search(self, budget: Budget) -> Budget:
         """Return the budget of the search, without the time reserved for later steps."""

@@ -142,14 +142,14 @@ class Journal:
 
         They are no trials: a run that is interrupted and goes on finds its budget as it was.
         """
-        self.evidence(state)
-        since = self._last.get(state.task.workload, 0)
-        timed_results = {
-            proposal: result for proposal, result in results.items() if result.error is None
-        }
-        self._store_results(state, timed_results, self._repeat_session)
-        rows = self.store.rows(state.task.workload, state.text, self.platform, since)
-        self._append_series(state, rows)
+        self._append_rows(state, self._store_uncounted(state, results), self._next_series(state))
+
+    def add_uncounted(self, state: TaskState, results: Mapping[Proposal, Measurement]) -> None:
+        """Write trials of schedules that no search proposed, and append them as trials.
+
+        They are not counted in the budget, as repeats are not.
+        """
+        self._append_rows(state, self._store_uncounted(state, results), 0)
 
     def recall_repeats(self, state: TaskState, parts: Collection[Proposal]) -> bool:
         """Append the repeats that this session made before an interruption, if of all `parts`."""
@@ -160,18 +160,33 @@ class Journal:
         }
         if not (parts and rows.keys() >= set(parts)):
             return False
-        self._append_series(state, rows.values())
+        self._append_rows(state, [rows[part] for part in parts], self._next_series(state))
         return True
 
     @property
     def _repeat_session(self) -> str:
         return f"{self.session.name}{REPEAT_SUFFIX}"
 
-    def _append_series(self, state: TaskState, rows: Collection[StoredRecord]) -> None:
+    def _next_series(self, state: TaskState) -> int:
+        return 1 + max((one.series for one in self.evidence(state)), default=0)
+
+    def _store_uncounted(
+        self, state: TaskState, results: Mapping[Proposal, Measurement]
+    ) -> list[StoredRecord]:
+        """Write the results that have a time; return all rows that are new since."""
+        self.evidence(state)
+        since = self._last.get(state.task.workload, 0)
+        timed_results = {
+            proposal: result for proposal, result in results.items() if result.error is None
+        }
+        self._store_results(state, timed_results, self._repeat_session)
+        return self.store.rows(state.task.workload, state.text, self.platform, since)
+
+    def _append_rows(self, state: TaskState, rows: Collection[StoredRecord], series: int) -> None:
+        """Append the rows that this session has not counted; others are of other runs."""
         name = state.task.workload
-        series = 1 + max((one.series for one in self.evidence(state)), default=0)
-        repeat_rows = [row for row in rows if row.record.session == self._repeat_session]
-        self.append(state, *(_to_evidence(row, series) for row in repeat_rows))
+        own_rows = [row for row in rows if row.record.session == self._repeat_session]
+        self.append(state, *(_to_evidence(row, series) for row in own_rows))
         self._last[name] = max(self._last.get(name, 0), *(row.id for row in rows), 0)
 
     def _store_results(

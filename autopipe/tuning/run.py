@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from autopipe.environment.environment import find_version
-from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Progress, TuningHeadroom, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.deadline import CHECKS, TASKS
-from autopipe.tuning.finals.in_model import ModelComparison
-from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick_settings
-from autopipe.tuning.finals.repeat import repeat_fastest
+from autopipe.tuning.finals.decide import decide_tasks
+from autopipe.tuning.finals.over_sizes import find_families, pick_settings
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import Results
 from autopipe.tuning.search.bounds import estimate_bounds
@@ -49,18 +47,7 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
         price = plan.tuning.library_price
         leave_out_libraries(states, journal=journal, price=price, emit=setup.emit)
         families = find_families(tasks.dynamic, states)
-        guests = invite_guests(families, journal, checks.maker)
-        deadline.kept = deadline.in_model
-        repeat_fastest(
-            trials, runner=setup.bench.runner, checks=checks, guests=guests, deadline=deadline,
-            dynamic=tasks.dynamic, watch=Watch("tune", setup.emit),
-        )  # fmt: skip
-        deadline.kept = 0.0
-        comparison = ModelComparison(
-            plan=plan, tasks=tasks, checks=checks, bench=setup.bench, deadline=deadline,
-            emit=setup.emit,
-        )  # fmt: skip
-        comparisons = comparison.compare(states)
+        comparisons = decide_tasks(trials, families, setup)
         _count_left_out(states, trials, setup)
         settings = pick_settings(families, journal)
         results = Results(worth, journal, checks.failures, settings, comparisons)

@@ -8,7 +8,7 @@ from autopipe.benchmarking.interval import Interval, estimate_paired_ratio
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
 
 HARDLY: Final = 1.02
-"""The untuned schedule stays where its repeats take at most this many times the fastest one's."""
+"""The untuned schedule stays where it takes at most this many times the fastest one's time."""
 
 SURE: Final = 0.99
 """Confidence of the sign test on whole packages."""
@@ -43,7 +43,8 @@ def pick_winner(
       by the sign test at `SURE` |
     | repeat | that was repeated wins over those that were not, by its median in the last series;
       the untuned one stays if it takes at most `HARDLY` of the fastest |
-    | trial | wins by its minimum median; coarse times come after all others |
+    | trial | wins by its minimum median; coarse times come after all others; the untuned one stays
+      as above |
 
     The times of a winner inside the model stay those of its repeats, or of its fastest trial: times
     of two places are not compared. Of equals the one that was measured first wins.
@@ -51,7 +52,9 @@ def pick_winner(
     records = list(evidence)
     trials = rank_trials(records, engines=engines)
     repeats = rank_repeats(records, engines=engines)
-    candidates = [*_keep_untuned(repeats, untuned), *repeats, *trials]
+    candidates = [
+        *_keep_untuned(repeats, untuned), *repeats, *_keep_untuned(trials, untuned), *trials
+    ]  # fmt: skip
     best = next(iter(candidates), None)
     if best is None:
         return None
@@ -122,12 +125,12 @@ def pick_in_model(
     return min(faster, key=lambda one: (faster[one], one), default=incumbent)
 
 
-def _keep_untuned(repeats: Sequence[TaskEvidence], untuned: Proposal | None) -> list[TaskEvidence]:
-    """Return the repeats of the untuned schedule if the fastest is hardly faster."""
+def _keep_untuned(ranked: Sequence[TaskEvidence], untuned: Proposal | None) -> list[TaskEvidence]:
+    """Return the times of the untuned schedule if the fastest is hardly faster."""
     return [
         one
-        for one in repeats
-        if one.proposal == untuned and one.median <= HARDLY * repeats[0].median
+        for one in ranked
+        if one.proposal == untuned and not one.coarse and one.median <= HARDLY * ranked[0].median
     ]
 
 

@@ -13,8 +13,9 @@ from autopipe.records.store import RecordStore
 from autopipe.stages.build import _list_likely_records
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal
+from autopipe.tuning.finals.extras import Extras
 from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick_settings
-from autopipe.tuning.finals.repeat import Extras, measure_repeats
+from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from tests.artifacts.examples import best_record
 from tests.schedules.tasks import task

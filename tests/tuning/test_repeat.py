@@ -18,12 +18,8 @@ from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay_schedule
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals.repeat import (
-    Extras,
-    exclude_one_thread,
-    make_one_thread_schedule,
-    measure_repeats,
-)
+from autopipe.tuning.finals.extras import Extras, exclude_one_thread, make_one_thread_schedule
+from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool

@@ -18,7 +18,8 @@ from autopipe.records.store import RecordStore
 from autopipe.tuning.check_schedules import Checks, check_proposals
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
-from autopipe.tuning.finals.repeat import Extras, measure_repeats
+from autopipe.tuning.finals.extras import Extras
+from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.winner import HARDLY, LEAST, pick_winner
 from tests.schedules.tasks import Trusting, task
@@ -62,6 +63,17 @@ engines = st.sampled_from([(), ("ansor",), ("autotvm", "ansor")])
 def winner(found, first=()):
     won = pick_winner(found, untuned=UNTUNED, engines=first)
     return won and won.proposal
+
+
+@pytest.mark.parametrize("place", ["trial", "repeat"])
+@pytest.mark.parametrize(("seconds", "expected"), [(0.99, UNTUNED), (0.97, SEARCHED[2])])
+def test_the_untuned_schedule_stays_unless_another_is_clearly_faster(place, seconds, expected):
+    times = {UNTUNED: 1.0, SEARCHED[2]: seconds}
+    series = place == "repeat"
+    found = [TaskEvidence(one, place, (time,), series=series) for one, time in times.items()]
+    assert winner(found) == expected
+    cut = [replace(one, coarse=one.proposal == UNTUNED) for one in found]
+    assert winner(cut) == SEARCHED[2], "its time is a lower bound"
 
 
 @given(evidence(), st.randoms(use_true_random=False), engines)

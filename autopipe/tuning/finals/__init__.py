@@ -1,1 +1,1 @@
-"""After the search: repeated measurements, and the comparison inside the model."""
+"""After the search: the comparison inside the model, and repeats where that cannot run."""

@@ -63,18 +63,25 @@ def select_finalists(
     return finalists
 
 
+def find_heavy(states: Sequence[TaskState], journal: Journal) -> set[str]:
+    """Return the workloads of the tasks that take enough time to be compared inside the model."""
+    times = {
+        state.task.workload: state.task.calls * state.best
+        for state in states
+        if journal.winner(state) is not None
+    }
+    total = sum(times.values())
+    return {workload for workload, time in times.items() if time >= _WEIGHT * total}
+
+
 def _enter_finalists(
     states: Sequence[TaskState], checks: Checks, most: int, done_workloads: Collection[str]
 ) -> list[Finalists]:
-    times = {id(s): s.task.calls * s.best for s in states if checks.journal.winner(s) is not None}
-    total = sum(times.values())
+    heavy = find_heavy(states, checks.journal) - set(done_workloads)
     finalists = []
     for state in states:
-        if id(state) in times:
-            heavy = (
-                times[id(state)] >= _WEIGHT * total and state.task.workload not in done_workloads
-            )
-            count = most if heavy else 1
+        if checks.journal.winner(state) is not None:
+            count = most if state.task.workload in heavy else 1
             task_finalists = _make_finalists(
                 state, _rank_candidates(state, checks.journal), checks.maker, count
             )

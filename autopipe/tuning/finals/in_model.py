@@ -15,9 +15,9 @@ from autopipe.processes.failure import How
 from autopipe.tuning.check_schedules import Checks, check_winners, find_passing
 from autopipe.tuning.deadline import COMPARISONS, Deadline
 from autopipe.tuning.finals.compare import Decided, Finals
+from autopipe.tuning.finals.extras import exclude_one_thread
 from autopipe.tuning.finals.finalists import Finalists, plan_others, select_finalists
 from autopipe.tuning.finals.model_runs import Limits, TooLate
-from autopipe.tuning.finals.repeat import exclude_one_thread
 from autopipe.tuning.finals.sized_models import SizedModel, load_sized_models
 from autopipe.tuning.setup import MeasuringBench, ModelTasks, TuningPlan
 from autopipe.tuning.task_state import TaskState

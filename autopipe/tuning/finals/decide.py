@@ -1,0 +1,56 @@
+"""Decide the tasks after the search: inside the model, or by repeats where no model can run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from autopipe.pipeline.counted import Watch
+from autopipe.tuning.check_schedules import check_winners
+from autopipe.tuning.finals.compare import Decided
+from autopipe.tuning.finals.extras import Extras, make_extras, measure_extras
+from autopipe.tuning.finals.in_model import ModelComparison
+from autopipe.tuning.finals.over_sizes import Family, invite_guests
+from autopipe.tuning.finals.repeat import find_undecided, measure_repeats
+from autopipe.tuning.setup import Setup
+from autopipe.tuning.trials import Trials
+
+
+def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tuple[Decided, ...]:
+    """Append the evidence that decides the tasks; return the comparisons inside the model.
+
+    Settings of kernels with dynamic shapes are repeated at all specialized sizes. Tasks that are
+    not timed inside the model are repeated at last.
+    """
+    states, checks, deadline = trials.states, setup.checks, setup.deadline
+    extras, watch = _make_extras(families, setup), Watch("tune", setup.emit)
+    runner = setup.bench.runner
+    repeat = partial(measure_repeats, runner=runner, deadline=deadline, watch=watch)
+    watch.begin("checking the winners of the trials")
+    check_winners(states, checks)
+    deadline.kept = deadline.in_model
+    hosts = [state for state in states if state.task.workload in extras.guests]
+    repeat(replace(trials, states=hosts), extras=extras)
+    if deadline.in_model:
+        measure_extras(trials, runner=runner, extras=extras, deadline=deadline, watch=watch)
+    check_winners(states, checks)
+    deadline.kept = 0.0
+    comparisons = ModelComparison(
+        plan=setup.plan, tasks=setup.tasks, checks=checks, bench=setup.bench, deadline=deadline,
+        emit=setup.emit,
+    ).compare(states)  # fmt: skip
+    has_threads = setup.bench.touched > 0  # single threads are excluded outside the model then
+    extras = replace(extras, single=lambda *_: None) if has_threads else extras
+    undecided = find_undecided(states, checks.journal)
+    repeat(replace(trials, states=undecided), extras=extras)
+    check_winners(states, checks)
+    return comparisons
+
+
+def _make_extras(families: Sequence[Family], setup: Setup) -> Extras:
+    maker, journal = setup.checks.maker, setup.checks.journal
+    # of a kernel for all sizes: its specialized sizes may be small, and others large
+    specialized = {
+        workload for task in setup.tasks.dynamic for workload in (task.likely, *task.also_likely)
+    }
+    guests = invite_guests(families, journal, maker)
+    return make_extras(maker, guests=guests, no_single=specialized)
