@@ -100,11 +100,11 @@ def lower(
 ) -> tvm.IRModule:
     """Legalize ops to PrimFuncs and fuse them. Attribute `op_info` has the ops of each.
 
-    `main` of the result calls PrimFuncs only. Parameters of a PrimFunc that are weights are marked,
-    since their layout may still change. `fast_algorithms` allows elementary functions that round
-    differently from libm's. `scope` states which ops become one function, if TVM does not decide;
-    attention is one function where no rule states otherwise, and so are neighbouring convolutions
-    for which `pays` holds.
+    `main` of the result calls PrimFuncs, and with dynamic shapes views. Parameters of a PrimFunc
+    that are weights are marked, since their layout may still change. `fast_algorithms` allows
+    elementary functions that round differently from libm's. `scope` states which ops become one
+    function, if TVM does not decide; attention is one function where no rule states otherwise, and
+    so are neighbouring convolutions for which `pays` holds.
     Raises ModelError that names the ops that TVM cannot lower, and for a model that carries code.
     """
     check_model(module)

@@ -64,6 +64,7 @@ from autopipe.compiler.passes.mark_weight_buffers import mark_weight_buffers
 from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
 from autopipe.compiler.passes.replace_copies_by_views import RESHAPE, replace_copies_by_views
+from autopipe.compiler.passes.replace_dynamic_copies import replace_dynamic_copies
 from autopipe.compiler.passes.rewrite_transposed_convolutions import rewrite_transposed_convolutions
 from autopipe.compiler.passes.round_products import round_products
 from autopipe.compiler.passes.round_weights import round_weights
@@ -246,10 +247,8 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
             module_pass(mark_weight_buffers, "schedules may choose the layout of weights"),
             tvm_pass(transform.DeadCodeElimination, "copies without a use are dropped"),
             module_pass(compute_sizes_first, "fusion may put a size behind the tensor that has it"),
-            NamedPass(
-                "protect_divisions",
-                "TVM's iteration maps misread some divisions of indices",
-                lambda module, _: protect_module_divisions(module),
+            module_pass(
+                protect_module_divisions, "TVM's iteration maps misread some divisions of indices"
             ),
             NamedPass(
                 "mark_elementary",
@@ -260,6 +259,7 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
                 ),
                 "on a processor, with `numerics.fast_algorithms`",
             ),
+            module_pass(replace_dynamic_copies, "a view of dynamic shapes is no task"),
         ),
     ),
 )

@@ -8,21 +8,24 @@ from tvm_ffi import Shape
 
 from autopipe.compiler.codegen.compile_kernels import compile_model
 from autopipe.compiler.graph.calls import list_bindings, list_callees
+from autopipe.compiler.lowering import lower
+from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.named_pass import run_passes
 from autopipe.compiler.pass_lists import MACHINE_DYNAMIC
 from autopipe.compiler.passes.replace_copies_by_views import replace_copies_by_views
+from autopipe.compiler.passes.replace_dynamic_copies import replace_dynamic_copies
 from autopipe.compiler.target.target import make_host_target
 
 TARGET = make_host_target(1)
 
 
-def legalized():
+def reshaping(rows=None):
     """Return a model that reshapes its input, works on it, and reshapes its result."""
-    rows = tirx.Var("rows", "int64")
+    sizes = [] if rows else [relax.Var("sizes", relax.ShapeType([tirx.Var("rows", "int64")]))]
+    rows = rows or sizes[0].ty.values[0]
     x = relax.Var("x", relax.TensorType((rows, 8), "float32"))
-    sizes = relax.Var("sizes", relax.ShapeType([rows]))
     builder = relax.BlockBuilder()
-    with builder.function("main", [x, sizes]):
+    with builder.function("main", [x, *sizes]):
         with builder.dataflow():
             halves = builder.emit(relax.op.reshape(x, (rows, 2, 4)))
             positive = builder.emit(relax.op.nn.relu(halves))
@@ -30,7 +33,12 @@ def legalized():
             least = builder.emit(relax.op.minimum(flat, x))
             out = builder.emit_output(relax.op.reshape(least, (rows, 4, 2)))
         builder.emit_func_output(out)
-    return LegalizeOps()(builder.get())
+    return builder.get()
+
+
+def legalized():
+    """Return the kernels of that model with an unknown number of rows."""
+    return LegalizeOps()(reshaping())
 
 
 def test_copies_inside_a_model_become_views_and_results_stay_copies():
@@ -40,6 +48,14 @@ def test_copies_inside_a_model_become_views_and_results_stay_copies():
     assert [name for name in list_callees(changed["main"]) if "reshape" in name] == ["reshape2"]
     kernels = {str(var.name_hint) for var, _ in changed.functions_items()}
     assert kernels == {"main", "relu", "minimum", "reshape2"}
+
+
+def test_a_view_of_dynamic_shapes_is_no_kernel_of_a_lowered_module():
+    """Of a static graph it stays one until *build*: its tasks are those of earlier records."""
+    names = {name.rstrip("1") for name, _ in list_prim_funcs(lower(reshaping(), TARGET))}
+    assert names == {"relu", "minimum", "reshape2"}
+    static = LegalizeOps()(reshaping(rows=6))
+    assert replace_dynamic_copies(static).same_as(static)
 
 
 def test_no_shape_is_made_twice_and_the_results_are_right():
