@@ -59,12 +59,9 @@ class Document:
     problems: list[Diagnostic] = field(default_factory=list)
 
 
-def parse_document(text: str, at: Field = (), option: str = "", most: int = _MOST) -> Document:
-    """Parse a text; `at` and `option` are the field and the option of an overriding value.
-
-    A text of more than `most` keys and values is refused.
-    """
-    reader = _YamlReader(text, option, most)
+def parse_document(text: str, at: Field = (), option: str = "") -> Document:
+    """Parse a text; `at` and `option` are the field and the option of an overriding value."""
+    reader = _YamlReader(text, option)
     start = Place(option, 1, 1)
     reader.keys[at] = reader.values[at] = start
     try:
@@ -78,12 +75,12 @@ def parse_document(text: str, at: Field = (), option: str = "", most: int = _MOS
 class _YamlReader:
     """Converts the events of one text to values."""
 
-    def __init__(self, text: str, option: str, most: int) -> None:
+    def __init__(self, text: str, option: str) -> None:
         self.keys: dict[Field, Place] = {}
         self.values: dict[Field, Place] = {}
         self.problems: list[Diagnostic] = []
         self._option = option
-        self._events = _list_events(text, most)
+        self._events = _list_events(text)
 
     def document(self, at: Field) -> object:
         start = next(self._events)
@@ -195,7 +192,7 @@ def _explain_refused_node(event: yaml.Event) -> str | None:
     return None
 
 
-def _list_events(text: str, most: int) -> Iterator[yaml.Event]:
+def _list_events(text: str) -> Iterator[yaml.Event]:
     """Yield the events after the start of the stream; raise _Unreadable for invalid YAML."""
     if (index := foreign.find_hidden(text)) is not None:
         line, column = find_position(text, index)
@@ -209,8 +206,8 @@ def _list_events(text: str, most: int) -> Iterator[yaml.Event]:
             if depth > _DEEPEST:
                 message = f"nested too deep; {_DEEPEST} levels at most"
                 raise _Unreadable(*_mark_position(event.start_mark), message)
-            if count > most:
-                message = f"too long; {most} keys and values at most"
+            if count > _MOST:
+                message = f"too long; {_MOST} keys and values at most"
                 raise _Unreadable(*_mark_position(event.start_mark), message)
             if not isinstance(event, yaml.StreamStartEvent):
                 yield event

@@ -1,8 +1,8 @@
 """A lock as text: readable in `git diff`, deterministic, with its digest in the last line.
 
 It is a subset of YAML: `key: value`, where a value is JSON on one line, or, where that would be
-long, a block below. So each decision has its line, and each error a line number. The YAML parser
-reads the values; this module checks that each line is in the subset and that none was edited.
+long, a block below. So each decision has its line, and each error a line number. Lines that are
+not in the subset, or that were edited, are refused.
 """
 
 import json
@@ -15,8 +15,7 @@ from typing import Any, Final, NoReturn
 from pydantic import ValidationError
 
 from autopipe import foreign
-from autopipe.config.document import parse_document
-from autopipe.config.problem import Field, Place, format_value, to_dotted_path
+from autopipe.config.problem import Field, format_value, to_dotted_path
 from autopipe.config.scalar import parse_plain_scalar
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
@@ -29,17 +28,17 @@ CONFLICT: Final = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 """Conflict markers of git."""
 LINE_ENDS: Final = "in .gitattributes, `*.lock -text` and `*.records.jsonl -text` have git keep it"
 _LINE: Final = re.compile(r'((?:  )*)(?:(- )?([\w./-]+|"(?:[^"\\]|\\.)*"):(?: (.+))?|- (.+))')
-_PAIR: Final = re.compile(
-    r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
-)
-"""A surrogate pair in JSON, after any number of escaped backslashes."""
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+"""An escaped NUL, which no pipeline file has, after any number of escaped backslashes."""
 _EDITED: Final = "it was edited or cut short"
 _MOST: Final = 500_000
-"""Keys and values; a model of a thousand tasks has 30,000."""
+"""Lines and values; a model of a thousand tasks has 30,000."""
 _WIDTH: Final = 100
 _DEEPEST: Final = 20
 _BROAD: Final = 4
 """Spaces up to which a mapping takes a line for each key, however short it is."""
+
+_Block = dict[str, Any] | list[Any]
 
 
 def format_lock(lock: Lock) -> str:
@@ -127,7 +126,10 @@ class _LockReader:
         self._path = path
         self._lines = lines
         self._seal = 0
-        self._places: Mapping[Field, Place] = {}
+        self._places: dict[Field, int] = {(): 1}
+        self._value: dict[str, Any] = {}
+        self._blocks: list[tuple[Field, _Block]] = [((), self._value)]  # open, outermost first
+        self._waiting: tuple[int, str] | None = None  # the line of a key without a value, the key
 
     def refuse(self, number: int, message: str) -> NoReturn:
         raise LockError(f"{self._path}:{number}: {message}")
@@ -135,21 +137,25 @@ class _LockReader:
     def line(self, field: Field) -> int:
         """Return the line of a field, or of the nearest parent that exists."""
         above = (field[:n] for n in range(len(field), -1, -1))
-        return next(self._places[start].line for start in above if start in self._places)
+        return next(self._places[start] for start in above if start in self._places)
 
     def document(self) -> dict[str, Any]:
-        """Parse the text above the seal. Lines are checked first, so that errors have a line."""
+        """Parse the text above the seal, which is the last line."""
         self._refuse_what_git_did()
-        body = self._split_off_seal()
-        document = parse_document(_PAIR.sub(_escape_surrogates, "\n".join(body)), most=_MOST)
-        for problem in sorted(document.problems, key=lambda problem: problem.place):
-            field = f"{to_dotted_path(problem.field)}: " if problem.field else ""
-            self.refuse(problem.place.line, f"{field}{problem.message}; it was edited by hand")
-        self._places = document.keys
-        if not isinstance(document.value, dict):
-            self.refuse(1, "not the text of a lock; it was edited")
-        value: dict[str, Any] = json.loads(json.dumps(document.value))  # with lists, not tuples
-        return value
+        seals = [n for n, line in enumerate(self._lines, 1) if _SEAL.fullmatch(line)]
+        body = self._lines[: seals[0] - 1 if seals else None]
+        if sum(map("\n".join(body).count, "[{,\n")) > _MOST:
+            self.refuse(1, f"more than {_MOST} values, which no lock has; {_EDITED}")
+        for number, line in enumerate(body, 1):
+            self._read_line(number, line)
+        self._refuse_waiting()
+        if not seals:
+            self.refuse(len(self._lines), "it ends without its digest: it was cut short")
+        self._seal = seals[0]
+        for number, line in enumerate(self._lines[self._seal :], self._seal + 1):
+            if line:
+                self.refuse(number, "something follows the digest; take it away")
+        return self._value
 
     def check(self) -> None:
         """Refuse a text whose digest is not that of its seal."""
@@ -170,50 +176,69 @@ class _LockReader:
             if CONFLICT.match(line):
                 self.refuse(number, "a merge conflict; take one side whole, then `autopipe run`")
 
-    def _split_off_seal(self) -> list[str]:
-        """Return the lines above the seal, which is the last line."""
-        seals = [n for n, line in enumerate(self._lines, 1) if _SEAL.fullmatch(line)]
-        body = self._lines[: seals[0] - 1 if seals else None]
-        self._check_lines(body)
-        if not seals:
-            self.refuse(len(self._lines), "it ends without its digest: it was cut short")
-        self._seal = seals[0]
-        for number, line in enumerate(self._lines[self._seal :], self._seal + 1):
-            if line:
-                self.refuse(number, "something follows the digest; take it away")
-        return body
+    def _read_line(self, number: int, line: str) -> None:
+        """Read a line; refuse one that is not in the subset, or is at a wrong depth."""
+        if not line or line.startswith("#"):
+            if (place := foreign.find_hidden(line)) is not None:
+                self.refuse(number, f"U+{ord(line[place]):04X} is not shown as it is read")
+            return
+        match = _LINE.fullmatch(line)
+        if match is None or len(match[1]) > 2 * _DEEPEST:
+            self.refuse(number, f"{format_value(line)!r} is no line of a lock; {_EDITED}")
+        indent, dash, key, value, item = match.groups()
+        self._enter_block(number, len(indent) // 2, list if dash or item else dict)
+        if item:
+            self._add(number, None, self._parse(number, item))
+        if dash:
+            self._blocks.append(self._add(number, None, {}))
+        if key:
+            name = self._parse(number, key) if key[0] == '"' else key
+            if _format_key(name) != key:
+                self.refuse(number, f"{format_value(key)} is no key of a lock; {_EDITED}")
+            if value:
+                self._add(number, name, self._parse(number, value))
+            else:
+                self._waiting = number, name
 
-    def _check_lines(self, lines: list[str]) -> None:
-        """Refuse the first line that is not in the subset, or is at a wrong depth."""
-        levels = [False]  # open blocks, outermost first: whether each is a list
-        waiting: tuple[int, str] | None = None  # the line of a key without a value, and the key
-        for number, line in enumerate(lines, 1):
-            if not line or line.startswith("#"):
-                continue
-            match = _LINE.fullmatch(line)
-            if match is None or len(match[1]) > 2 * _DEEPEST:
-                self.refuse(number, f"{format_value(line)!r} is no line of a lock; {_EDITED}")
-            indent, dash, key, value, item = match.groups()
-            depth, is_list = len(indent) // 2, bool(dash or item)
-            if waiting and depth != len(levels):
-                self.refuse(waiting[0], f"{format_value(waiting[1])} has no value; {_EDITED}")
-            if not waiting and levels[depth : depth + 1] != [is_list]:
-                self.refuse(number, "this does not belong here; it was edited")
-            levels[depth:] = [is_list, False] if dash else [is_list]
-            for text in filter(None, (value or item, key if key and key[0] == '"' else None)):
-                self._check_json(number, text)
-            waiting = None if value or item else (number, key)
-        if waiting:
-            self.refuse(waiting[0], f"{format_value(waiting[1])} has no value; {_EDITED}")
+    def _enter_block(self, number: int, depth: int, kind: type[_Block]) -> None:
+        """Close the blocks below a depth, or open one for the key that has no value yet."""
+        if self._waiting:
+            if depth != len(self._blocks):
+                self._refuse_waiting()
+            self._blocks.append(self._add(*self._waiting, kind()))
+            self._waiting = None
+        del self._blocks[depth + 1 :]
+        if depth >= len(self._blocks) or not isinstance(self._blocks[depth][1], kind):
+            self.refuse(number, "this does not belong here; it was edited")
 
-    def _check_json(self, number: int, text: str) -> None:
+    def _refuse_waiting(self) -> None:
+        """Refuse a key that has no value."""
+        if self._waiting:
+            number, name = self._waiting
+            self.refuse(number, f"{format_value(name)} has no value; {_EDITED}")
+
+    def _add(self, number: int, name: str | None, value: Any) -> tuple[Field, Any]:  # noqa: ANN401 -- JSON
+        """Add a value to the innermost block, in a list without a name; return its field, too."""
+        above, block = self._blocks[-1]
+        field: Field = (*above, len(block) if name is None else name)
+        if field in self._places:
+            self.refuse(
+                number,
+                f"{to_dotted_path(field)}: given twice, first on line {self._places[field]}; keep"
+                f" one of them; {_EDITED}",
+            )
+        self._places[field] = number
+        if isinstance(block, list):
+            block.append(value)
+        elif name is not None:
+            block[name] = value
+        return field, value
+
+    def _parse(self, number: int, text: str) -> Any:  # noqa: ANN401 -- JSON
         try:
-            foreign.parse(text)
+            value = foreign.parse(text)
         except foreign.MalformedError:
+            value = ...
+        if value is ... or _NUL.search(text):
             self.refuse(number, f"{format_value(text)} is no value; {_EDITED}")
-
-
-def _escape_surrogates(match: re.Match[str]) -> str:
-    """Replace a surrogate pair of JSON by the escape of YAML."""
-    high, low = (int(half, 16) for half in match.groups()[1:])
-    return rf"{match[1]}\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"
+        return value

@@ -86,6 +86,10 @@ def test_a_lock_may_be_longer_than_a_pipeline_file():
     assert parse_lock(format_lock(lock), FILE) == lock
 
 
+def test_a_lock_of_too_many_values_is_refused():
+    assert refused("#\n" * 500_000 + TEXT).startswith("demo.lock:1: more than 500000 values")
+
+
 def test_a_changed_knob_is_one_changed_line_and_the_seal():
     tasks = list(LOCK.tasks)
     schedule = {**tasks[0].model_dump()["schedule"], "knobs": {"rows": 4, "outer": "columns"}}
@@ -148,6 +152,8 @@ def test_numbers_that_no_task_has_are_refused_under_a_seal_of_their_own(forged):
             "tasks.0.calls: given twice, first on line",
         ),
         ("    calls: 2", "      calls: 2", "this does not belong here"),
+        ("    calls: 2", '    "calls": 2', '"calls" is no key of a lock'),
+        ("    calls: 2", "    null: 2", "null is no key of a lock"),
         ("    calls: 2", "    calls:", "calls has no value"),
         ("stages:\n", "stages: 1\n", "this does not belong here"),
         ("    calls: 2\n", "- calls: 2\n", "this does not belong here"),
