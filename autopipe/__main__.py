@@ -29,18 +29,21 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `main` takes over: nothing has begun
 
 from contextlib import AbstractContextManager, nullcontext  # noqa: E402 -- after the above
-from typing import Final  # noqa: E402
+from typing import Final, NoReturn  # noqa: E402
 
 _CHILDREN: Final = {"infer": "autopipe.packaging.infer_program"}
 """Modules of child processes that start before the command is imported, which takes 50 ms."""
 
 
-def main() -> None:
-    """Run the command line."""
-    with _start_child():
-        from autopipe.cli.app import main as run_command
+def main() -> NoReturn:
+    """Run the command line, and end the process without freeing its memory, which takes 10 ms."""
+    try:
+        with _start_child():
+            from autopipe.cli.app import main as run_command
 
-        run_command()
+            run_command()
+    except SystemExit as end:
+        os._exit(int(end.code or 0))
 
 
 def _start_child() -> AbstractContextManager[None]:

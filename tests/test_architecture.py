@@ -51,7 +51,7 @@ Imports are most of the time of these commands (`benchmarks/cached.py`).
 """
 IMPORTED = """
 import json, sys
-from autopipe.__main__ import main
+from autopipe.cli.app import main
 try:
     main()
 except SystemExit as end:

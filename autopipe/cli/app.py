@@ -1,9 +1,8 @@
 """The command line. Each command parses, calls one function, and prints."""
 
-import gc
 import sys
 from importlib import import_module
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -91,7 +90,7 @@ def _options(
 ) -> None: ...
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run a command; an expected failure ends in one message and its exit code."""
     code = 0
     try:
@@ -106,7 +105,6 @@ def main() -> None:
         code = find_exit_code(error)
         complain_of(error)
     hang_up()
-    gc.freeze()  # or the interpreter collects garbage in all of it before it ends
     sys.exit(code)
 
 

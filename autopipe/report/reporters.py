@@ -7,10 +7,7 @@ from contextlib import closing, contextmanager
 from typing import TextIO
 
 from autopipe.pipeline.events import Event
-from autopipe.report.console import Console
-from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
-from autopipe.report.plain import Plain, Quiet
 
 Reporter = Callable[[Event], None]
 """Receives every event of a run, in order."""
@@ -18,16 +15,27 @@ Reporter = Callable[[Event], None]
 
 @contextmanager
 def open_reporter(*, json: bool, quiet: bool) -> Iterator[Reporter]:
-    """Open the reporter for stdout: JSON lines, quiet, a live terminal or plain lines."""
+    """Open the reporter for stdout: JSON lines, quiet, a live terminal or plain lines.
+
+    Only its module is imported.
+    """
     out = Output(sys.stdout)
     if json:
+        from autopipe.report.json_lines import JsonLines
+
         yield JsonLines(out)
     elif quiet:
+        from autopipe.report.plain import Quiet
+
         yield Quiet(out, Output(sys.stderr))
     elif is_live(sys.stdout, os.environ):
+        from autopipe.report.console import Console
+
         with closing(Console(out, color=not os.environ.get("NO_COLOR"))) as console:
             yield console
     else:
+        from autopipe.report.plain import Plain
+
         yield Plain(out)
 
 

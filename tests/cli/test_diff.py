@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from autopipe.__main__ import main
+from autopipe.cli.app import main
 from autopipe.lock import text
 from tests.lock.examples import LOCK, TASKS
 from tests.packaging import packages

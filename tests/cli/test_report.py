@@ -6,7 +6,6 @@ from hashlib import sha256
 
 import pytest
 
-from autopipe.__main__ import main
 from autopipe.artifacts.model_nodes import (
     KernelCall,
     KernelFunction,
@@ -15,6 +14,7 @@ from autopipe.artifacts.model_nodes import (
     NodeMap,
 )
 from autopipe.artifacts.tuning import TuningResult
+from autopipe.cli.app import main
 from autopipe.lock import records, text
 from autopipe.report.document import as_json
 from tests.artifacts.examples import best_record, tuned_task, tuning_report

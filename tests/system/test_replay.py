@@ -8,8 +8,8 @@ from io import BytesIO
 import pytest
 import tvm
 
-from autopipe.__main__ import main
 from autopipe.api import flow
+from autopipe.cli.app import main
 from autopipe.lock import file as files
 from autopipe.lock.locking import begin
 from autopipe.lock.mode import Mode
