@@ -9,11 +9,10 @@ below.
 import ast
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, util
 from importlib.machinery import PathFinder, SourceFileLoader
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from autopipe.errors import SetupError
 
@@ -35,8 +34,7 @@ _OWN_NAME: Final[Mapping[str, str]] = {TEMPLATES: "name", IMPLEMENTATIONS: "NAME
 """Attribute with the required name of the entry point."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extension:
+class Extension(NamedTuple):
     """One entry point of an installed distribution."""
 
     group: str

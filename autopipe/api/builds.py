@@ -3,9 +3,8 @@
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.api.wiring import wire_stages
 from autopipe.config.load import load_builds
@@ -18,8 +17,7 @@ _PIPELINES: Final = "*.yaml"
 """The pipeline files of a folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedBuild:
+class PlannedBuild(NamedTuple):
     """One build of a pipeline file."""
 
     file: Path

@@ -1,9 +1,8 @@
 """Check gates on a build's tuning by this store's own measurements, not by those of a lock."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.tuning import BestRecord, TuningReport, read_records
@@ -23,8 +22,7 @@ _BUILD: Final = "build"
 _TUNE: Final = "tune"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Computes the share of a finished build that was measured here, and checks the gates on it."""
 
     root: Path

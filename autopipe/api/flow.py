@@ -3,9 +3,8 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from autopipe.api import cross
 from autopipe.api.next_step import name_bisect
@@ -48,8 +47,7 @@ _ADDRESSES: Final = 1 << 30
 """Bytes of address space that TVM needs, with a margin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(NamedTuple):
     """The opened store and the plan of a pipeline file, which all commands on one need."""
 
     pipeline: Pipeline

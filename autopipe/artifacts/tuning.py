@@ -5,9 +5,8 @@ Reading and writing preserves the bytes, because a lock has the digest of its re
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -236,8 +235,7 @@ class BestRecord(_Kept, frozen=True):
         return json.dumps(self.document(), sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True)
-class TuningResult:
+class TuningResult(NamedTuple):
     """The contents of both files of a RECORDS artifact."""
 
     report: TuningReport

@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -30,7 +29,6 @@ from autopipe.errors import AutopipeError, ConfigError
 if TYPE_CHECKING:
     from autopipe.api.builds import PlannedBuild
     from autopipe.lock.mode import Mode
-    from autopipe.pipeline.forecast import Outlook
     from autopipe.pipeline.stage import Diagnostics
     from autopipe.report.document import RunReport
     from autopipe.report.reporters import Reporter
@@ -146,8 +144,7 @@ def _open_reports(
     return emit, stack.enter_context(save_reports_at_end(emit, reports))
 
 
-@dataclass(frozen=True, slots=True)
-class _RunOptions:
+class _RunOptions(NamedTuple):
     """The options of `run` for each build."""
 
     overrides: Sequence[str]
@@ -250,7 +247,7 @@ def plan(  # noqa: PLR0913 -- one for each option
         for build in planned_builds
     ]  # fmt: skip
     if as_json:
-        stages = [[_to_dict(one) for one in each] for each in outlooks]
+        stages = [[one._asdict() for one in each] for each in outlooks]
         show_json(_label_stages(planned_builds, stages) if len(planned_builds) > 1 else stages[0])
         return
     for build, build_outlooks in zip(planned_builds, outlooks, strict=True):
@@ -296,7 +293,7 @@ def explain(  # noqa: PLR0913 -- one for each option
     require_stages([stage], [outlook.stage for outlook in outlooks], "explain")
     outlook = next(outlook for outlook in outlooks if outlook.stage == stage)
     if as_json:
-        show_json(_to_dict(outlook))
+        show_json(outlook._asdict())
     else:
         action = pretty(outlook.action).split("\n")[:-1] if outlook.state == "cached" else []
         print_lines([*list_sentences(outlook), *action])
@@ -325,7 +322,3 @@ def schema() -> None:
     from autopipe.config.schema import build_json_schema
 
     show_json(build_json_schema())
-
-
-def _to_dict(outlook: "Outlook") -> dict[str, Any]:
-    return {field.name: getattr(outlook, field.name) for field in fields(outlook)}

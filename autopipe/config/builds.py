@@ -104,7 +104,7 @@ def join_problems(
         for diagnostic in dict.fromkeys(diagnostics):
             is_unique = counts[diagnostic] == 1 < len(diagnostics_by_build)
             if name is not None and (is_unique or diagnostic.place in build_places):
-                yield replace(diagnostic, field=(FIELD, name, *diagnostic.field))
+                yield diagnostic._replace(field=(FIELD, name, *diagnostic.field))
             elif diagnostic not in yielded:
                 yielded.add(diagnostic)
                 yield diagnostic

@@ -1,8 +1,8 @@
 """Problems of a pipeline file with their places."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,8 +16,7 @@ _LONGEST_MESSAGE = 500
 _MOST_LINES = 50
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(NamedTuple):
     """The place of a value: in the file, or after the option that set it."""
 
     option: str
@@ -28,8 +27,7 @@ class Place:
     """Counted from 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """One problem in words."""
 
     place: Place

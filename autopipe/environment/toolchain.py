@@ -9,10 +9,9 @@ import os
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from autopipe.errors import SetupError
 from autopipe.processes.variables import select_variables
@@ -31,8 +30,7 @@ _PATIENCE: Final = 20.0
 """Time limit of `--version` in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Linker:
+class Linker(NamedTuple):
     """The compiler that a pipeline file names to link with."""
 
     path: str

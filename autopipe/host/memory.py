@@ -5,9 +5,8 @@ import os
 import resource
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.host.control_groups import folders
 
@@ -26,8 +25,7 @@ _LARGEST_BLOCK: Final = 32 << 20
 """The largest value that glibc takes for M_MMAP_THRESHOLD, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """Resource usage of an ended process."""
 
     peak: int

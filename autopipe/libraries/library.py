@@ -6,10 +6,10 @@ information of a task leave the choice to measurements.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from autopipe.errors import SetupError
 from autopipe.host.distributions import find_installed_version
@@ -18,8 +18,7 @@ Shape = tuple[int | None, ...]
 """Sizes of a tensor; None fits any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """A pattern of ops that a library takes: an op has to match all fields."""
 
     op: str
@@ -50,8 +49,7 @@ class Pattern:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CBlas:
+class CBlas(NamedTuple):
     """A library that is called through the C interface of BLAS, row-major.
 
     It is called from TVM's threads, each for a part of the product, and runs single-threaded, as
@@ -66,16 +64,14 @@ class CBlas:
     """Variables that prevent it from starting threads, and allocating their memory, when loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(NamedTuple):
     """A library that TVM's runtime wraps: `function(a, b, out, transposed a, transposed b)`."""
 
     function: str
     """Its name in TVM's registry."""
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryFile:
+class LibraryFile(NamedTuple):
     """A file of an installed distribution."""
 
     path: str
@@ -84,8 +80,7 @@ class LibraryFile:
     """Its name beside `lib.so`: of a shared library its soname."""
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(NamedTuple):
     """A library and its ops; whether it is installed is checked at each call."""
 
     name: str

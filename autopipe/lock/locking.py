@@ -1,9 +1,9 @@
 """The lock of a run: check whether it is current, replay its schedules, and write it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.pipeline import Pipeline
@@ -51,8 +51,7 @@ _TOLD: Final = 3
 """Maximum number of differences in a warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Locking:
+class Locking(NamedTuple):
     """The lock of one run."""
 
     path: Path
@@ -101,7 +100,7 @@ class Locking:
     def explain(self, outlook: Outlook) -> Outlook:
         """Add the reason why a stale lock cannot replace tuning that never ran here."""
         if outlook.stage == TuneStage.name and outlook.why == (NEVER,) and self.differs:
-            return replace(outlook, why=self.differs)
+            return outlook._replace(why=self.differs)
         return outlook
 
     def require(self, extract_tasks: Callable[[], Path | None]) -> None:
@@ -231,19 +230,19 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
         raise ConfigError(f"{path} is the lock of {sibling}: give build {build} another name")
     if path.exists() or path.is_symlink():
         lock_and_copy = files.read_followed(path, signers, contents.tmp)
-        locking = replace(locking, lock=lock_and_copy[0], checked=lock_and_copy[1])
+        locking = locking._replace(lock=lock_and_copy[0], checked=lock_and_copy[1])
     if locking.lock is None and mode.strict:
         return locking
     environment = locking.environment(environment)
     outline = LockOutline.of(pipeline, stages, environment, contents, ask=ask)
     if locking.lock is None or outline is None:
-        return replace(locking, outline=outline)
+        return locking._replace(outline=outline)
     differs = outline.differences(locking.lock)
     if mode is Mode.FROZEN:  # where the target of the run is the lock's own
         differs += list_contradictions(pipeline.target, locking.lock.target)
     if signers is None:
         differs += _list_record_problems(path, locking.lock, contents)
-    return replace(locking, outline=outline, differs=tuple(differs))
+    return locking._replace(outline=outline, differs=tuple(differs))
 
 
 def _read_tuning_result(artifacts: Mapping[str, Artifact]) -> TuningResult | None:

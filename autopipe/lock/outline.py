@@ -3,8 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.artifacts.signature import LIBRARIES
@@ -38,8 +37,7 @@ _LONGEST: Final = 80
 """Characters of a value that a difference shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockOutline:
+class LockOutline(NamedTuple):
     """The part of a lock that is known before the build: everything that the build depends on."""
 
     pipeline: str

@@ -1,8 +1,7 @@
 """An environment with the target of a lock, and all other facts of this machine."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autopipe.config.target import Target
 from autopipe.environment.environment import Environment
@@ -36,8 +35,7 @@ def _read_target_field(target: Mapping[str, Any], name: str) -> object:
     return (target[section] if section else target).get(field)
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(NamedTuple):
     """An environment whose target is the one a lock names."""
 
     environment: Environment

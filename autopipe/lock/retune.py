@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -57,7 +56,7 @@ class Retune(TuneStage, frozen=True):
         (rest_folder / "tasks.json").write_text(json.dumps(task_documents), encoding="utf-8")
         if not (rest_folder / "workloads").is_symlink():
             (rest_folder / "workloads").symlink_to(ctx.inputs["tasks"] / "workloads")
-        summary = super().run(replace(ctx, inputs={"tasks": rest_folder}))
+        summary = super().run(ctx._replace(inputs={"tasks": rest_folder}))
         result = TuningResult.read(ctx.out)
         reused_tasks = [
             task.model_copy(update={"task": kept_tasks[name].index, "name": kept_tasks[name].name})

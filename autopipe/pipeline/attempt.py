@@ -9,10 +9,9 @@ A result leaves none of them.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from autopipe import foreign
 from autopipe.config.problem import format_value
@@ -36,8 +35,7 @@ _LONGEST: Final = 300
 """Maximum length of the error of a failed stage."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """The last attempt of an action without a result."""
 
     state: Literal["running", "interrupted", "failed"]

@@ -3,8 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from autopipe.environment.environment import Environment
 from autopipe.errors import StageError, StoreError
@@ -51,8 +50,7 @@ def _ignore_artifacts(stage: str, artifacts: Mapping[str, Artifact]) -> None:
     """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Executor:
+class Executor(NamedTuple):
     """Runs plans against one store, in one environment, with one reporter."""
 
     store: Store

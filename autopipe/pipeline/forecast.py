@@ -1,8 +1,7 @@
 """Forecast the stages that a run would execute, without running anything."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from autopipe.environment.environment import Environment
 from autopipe.pipeline import attempt
@@ -19,8 +18,7 @@ _FEW: Final = 2
 """Stages that a reason names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(NamedTuple):
     """The forecast of one stage."""
 
     stage: str

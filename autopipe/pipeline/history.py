@@ -6,9 +6,8 @@ file with the last run of another file, and files of one name would overwrite ea
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from autopipe.errors import StoreError
 from autopipe.store import files
@@ -16,8 +15,7 @@ from autopipe.store.canonical import Document, digest_json, seal_document, unsea
 from autopipe.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """The runs of one pipeline file, or of one of its builds, in one store."""
 
     store: Store
@@ -71,7 +69,7 @@ class History:
 
     def previous(self) -> Self:
         """Return the history as it was before the run that made the last build."""
-        return replace(self, reads_previous=True)
+        return self._replace(reads_previous=True)
 
     def last_run(self) -> Document:
         """Return the record of the last run, as `remember_run` takes it."""

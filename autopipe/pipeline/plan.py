@@ -1,15 +1,14 @@
 """A plan: the steps in the order they will run, every input resolved and checked."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 from autopipe.pipeline.stage import Stage
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A stage, and which earlier stages its inputs come from."""
 
     stage: Stage
@@ -21,8 +20,7 @@ class Step:
         return self.stage.name
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A runnable pipeline. Building one is the last point at which wiring can be wrong."""
 
     steps: tuple[Step, ...]

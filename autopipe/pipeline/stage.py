@@ -6,9 +6,8 @@ declaration, and `run` is its behaviour. Nothing else enters its key.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 from autopipe.config.frozen import Frozen
 from autopipe.config.pipeline import Pipeline
@@ -17,16 +16,14 @@ from autopipe.pipeline.events import Event
 from autopipe.store.artifact import Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """An input: its kind, and whether it is optional."""
 
     kind: Kind
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
+class Diagnostics(NamedTuple):
     """Additional output of a run. It is in no key."""
 
     ir_folder: Path | None = None
@@ -49,8 +46,7 @@ class Diagnostics:
 NO_DIAGNOSTICS: Final = Diagnostics()
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """Everything a running stage can access: inputs, declared facts, output folders, events."""
 
     inputs: Mapping[str, Path]

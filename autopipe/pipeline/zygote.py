@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from types import FrameType
 from typing import Any, Final
 
@@ -75,7 +74,7 @@ def _serve_call(link: Link, call: dict[str, Any]) -> None:
     _groups.clear()
     link.write(b"\n")  # it may have died in the middle of a line
     usage = memory.Used.of(child.usage, oom_kills)
-    link.send({"exit": status, "used": asdict(usage)})
+    link.send({"exit": status, "used": usage._asdict()})
 
 
 def _import_modules(names: Sequence[str]) -> None:

@@ -3,8 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from autopipe import foreign
 from autopipe.records import fields
@@ -15,8 +14,7 @@ _LISTS: Final = ("ops", "inputs", "outputs")
 _FIELDS: Final = {*_LISTS, "flops", "likeness"}
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadInfo:
+class WorkloadInfo(NamedTuple):
     """What a workload computes."""
 
     ops: tuple[str, ...]

@@ -4,7 +4,6 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
 from typing import Any
 
 from autopipe.records import fields
@@ -45,7 +44,7 @@ def insert_records(
     connection.executemany(
         f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - constants
         (
-            (workload, *astuple(platform), *encode_record(record), record.checksum(platform), here)
+            (workload, *platform, *encode_record(record), record.checksum(platform), here)
             for workload, platform, record in rows
         ),
     )

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from autopipe import foreign
@@ -61,9 +61,9 @@ def select_winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:
 
 def _format_line(details: RecordDetails) -> str:
     content: dict[str, object] = {
-        **asdict(details.record),
+        **details.record._asdict(),
         "seconds": [v if math.isfinite(v) else str(v) for v in details.record.seconds],
-        **{name: _parse_if_canonical(text) for name, text in asdict(details.platform).items()},
+        **{name: _parse_if_canonical(text) for name, text in details.platform._asdict().items()},
         "identity": details.identity,
         "about": details.about and details.about.json(),
         "wrong": details.wrong,
@@ -101,7 +101,7 @@ def _check_harmless(record: Record) -> None:
 def _to_sort_key(details: RecordDetails) -> tuple[object, ...]:
     record = details.record
     return (
-        record.workload, details.identity, astuple(details.platform), record.engine,
+        record.workload, details.identity, details.platform, record.engine,
         record.implementation, record.schedule, record.measured, record.session,
         record.checksum(details.platform),
     )  # fmt: skip

@@ -1,7 +1,6 @@
 """Measured and claimed times of the schedules that a model is built with."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
 from statistics import median
 from typing import Final
 
@@ -42,7 +41,7 @@ def list_proofs(
     proven: dict[str, Proof] = {}
     at_bound = _list_at_bound(store, report)
     for workload, record in winners.items():
-        place = astuple(platform.on(record.device).timed_by(record.clock))
+        place = platform.on(record.device).timed_by(record.clock)
         schedule_key = (record.engine, record.implementation, record.schedule)
         rows = store.every(_WINNER, (workload, *place, *schedule_key))
         timed_rows = [row for row in rows if row.wrong is None and row.rank < (True,)]

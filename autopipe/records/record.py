@@ -4,9 +4,8 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from autopipe import foreign
 from autopipe.artifacts.numbers import SLOWEST
@@ -21,8 +20,7 @@ _UNSTEADY: Final = 1.5
 by a few percent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(NamedTuple):
     """What a time depends on besides the schedule, each as canonical JSON."""
 
     target: str
@@ -42,14 +40,14 @@ class Platform:
         """Return it with another device; null for this one."""
         if device is None:
             return self
-        return replace(self, device=json.dumps(device, sort_keys=True, separators=(",", ":")))
+        return self._replace(device=json.dumps(device, sort_keys=True, separators=(",", ":")))
 
     def timed_by(self, clock: str | None) -> "Platform":
         """Return it with the clock of its times; null for a loop around one kernel."""
         if clock is None:
             return self
         device = {**_parse_fields(self.device), "clock": clock}
-        return replace(self, device=json.dumps(device, sort_keys=True, separators=(",", ":")))
+        return self._replace(device=json.dumps(device, sort_keys=True, separators=(",", ":")))
 
     def least(self, flops: float) -> float:
         """Return the lower bound of the seconds that so many operations take."""
@@ -59,8 +57,7 @@ class Platform:
         return max(FASTEST, flops / backend.peak_flops(max(1, cores if type(cores) is int else 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One trial of one workload."""
 
     workload: str
@@ -96,11 +93,11 @@ class Record:
         if not any(0 < value < least for value in self.seconds):
             return self
         error = f"the timer returned {min(self.seconds):.1e} s, which no processor reaches"
-        return replace(self, seconds=(), error=error)
+        return self._replace(seconds=(), error=error)
 
     def checksum(self, platform: Platform) -> str:
         """Digest the record together with where it holds: sha256, 64 hex digits."""
-        content = {"record": asdict(self), "platform": asdict(platform)}
+        content = {"record": self._asdict(), "platform": platform._asdict()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

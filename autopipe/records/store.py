@@ -2,9 +2,8 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from autopipe.errors import StoreError
 from autopipe.records import damage
@@ -38,16 +37,14 @@ _Found = tuple[int, Platform, Record]
 """A sound record, and its key."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class StoredRecord(NamedTuple):
     """A record as it lies in the store."""
 
     id: int
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDetails:
+class RecordDetails(NamedTuple):
     """A record with all that is known beside it."""
 
     id: int
@@ -74,8 +71,7 @@ class RecordDetails:
         return is_failed, not self.here, is_coarse, seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(NamedTuple):
     """Trials of a session on one workload."""
 
     trials: int
@@ -153,7 +149,7 @@ class RecordStore:
         """
         with wrap_store_errors(self.path):
             key = find_workload(self.connection, workload, digest_module(module))
-            values = (key, *astuple(platform), since)
+            values = (key, *platform, since)
             selected_rows = self.connection.execute(_SELECT, values).fetchall()
             least = self._find_least_seconds(key, platform)
             every = self._filter_damaged([(workload, row) for row in selected_rows], self._found)

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from autopipe.pipeline.events import (
     Event,
@@ -72,7 +72,7 @@ class Plain:
                 self._start_timer(INTERVAL)
             case Progress() | TuningProgress():
                 if self._stage is not None:
-                    self._stage = replace(self._stage, event=event, event_time=time.monotonic())
+                    self._stage = self._stage._replace(event=event, event_time=time.monotonic())
             case StageFinished() | StageFailed() | StageCached() | StageSkipped() | RunFinished():
                 self._stage = None
                 self.close()
@@ -97,8 +97,7 @@ class Plain:
             self._start_timer(self._written + INTERVAL - now)
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningStage:
+class _RunningStage(NamedTuple):
     """The running stage and its progress."""
 
     name: str

@@ -1,8 +1,8 @@
 """Artifacts: folders in the store that a stage wrote, of one kind each."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -18,8 +18,7 @@ class Kind(StrEnum):
     PACKAGE = "package"
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(NamedTuple):
     """An immutable directory in the store, named by the digest of its content."""
 
     kind: Kind

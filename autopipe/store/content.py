@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.store import files
 from autopipe.store.canonical import digest_json, seal_document, unseal_document
@@ -17,8 +17,7 @@ _SETTLED: Final = 20_000_000
 """Resolution of time stamps in nanoseconds: later changes have a different one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFile:
+class TreeFile(NamedTuple):
     """One file of a tree; a lone file is a tree whose file is called `.`."""
 
     name: str

@@ -1,9 +1,8 @@
 """The record of an action in the store, and its serialization."""
 
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.errors import StoreError
 from autopipe.store import files
@@ -26,8 +25,7 @@ class NewerError(StoreError):
         self.digest = digest
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """The record of an action."""
 
     action: Document
@@ -49,7 +47,7 @@ def encode_entry(action: Document, kind: Kind, digest: str, manifest: Manifest) 
         "action": action,
         "kind": kind.value,
         "digest": digest,
-        "files": [asdict(file) for file in manifest],
+        "files": [file._asdict() for file in manifest],
     })  # fmt: skip
 
 

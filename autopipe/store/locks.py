@@ -6,9 +6,8 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.errors import StoreError
 from autopipe.processes.lifeline import is_stopped
@@ -24,8 +23,7 @@ _GLANCE: Final = 0.02
 def _say_nothing(_who: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(NamedTuple):
     """Settings of waiting for a lock."""
 
     tell: Callable[[str], None] = _say_nothing

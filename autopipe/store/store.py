@@ -19,9 +19,8 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from autopipe.errors import StageError, StoreError
 from autopipe.store import entry, files, locks
@@ -37,8 +36,7 @@ _FOLDERS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """An open store; several processes may have it open."""
 
     root: Path
@@ -93,7 +91,7 @@ class Store:
     @contextmanager
     def lock(self, key: str, waiting: Callable[[str], None]) -> Iterator[None]:
         """Lock an action against other runs; `waiting` is called with a holder it waits for."""
-        patience = replace(self.patience, tell=waiting)
+        patience = self.patience._replace(tell=waiting)
         with ExitStack() as stack:
             with files.wrap_os_errors(self.root):
                 stack.enter_context(locks.hold_exclusive_lock(self.root / "locks" / key, patience))

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from autopipe.tasks.task import Task  # every command imports this file, and few need a task
@@ -18,8 +17,7 @@ _EXACT: Final = 1e-9
 """Tolerance for the rounding of a share to a binary fraction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(NamedTuple):
     """The measurement of the schedule of a task in the build."""
 
     seconds: float
@@ -38,8 +36,7 @@ def is_searched(engines: Iterable[str], stopped: str | None) -> bool:
     return stopped == TOO_LITTLE or not set(engines) <= set(WITHOUT_SEARCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(NamedTuple):
     """Shares of the time of all kept tasks."""
 
     searched: float

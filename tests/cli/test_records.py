@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -19,8 +18,7 @@ from tests.traces.hostile import TEXTS, trace
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
-HERE = replace(
-    DEVICE,
+HERE = DEVICE._replace(
     target='{"kind":"llvm","mcpu":"znver4","num_cores":2}',
     versions='{"llvm":"22","tvm":"0.27.0.post1"}',
 )

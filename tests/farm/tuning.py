@@ -1,7 +1,6 @@
 """Tunes a small product: `python -m tests.farm.tuning FOLDER SCHEDULER CERTIFICATES [LABEL]`."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from autopipe.compiler.tvm_probe import examine_tvm
@@ -27,7 +26,7 @@ def main():
     stage = TuneStage.of(Pipeline.model_validate(document), folder)
     assert stage is not None
     facts = {**FACTS, **select_shared_versions(examine_tvm({}, lambda _: None))}
-    sys.stdout.write(stage.run(replace(context(folder), facts=facts)))
+    sys.stdout.write(stage.run(context(folder)._replace(facts=facts)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
@@ -87,7 +86,7 @@ def test_json_says_the_same_and_no_ci_obeys_it(capsys, name):
 def test_commands_print_names_of_files_harmlessly(autopipe: Command, tmp_path, name):
     short = name[:100]
     about = WorkloadInfo((name,), (name,), (name,), 1.0, "x")
-    here = replace(HERE, target=json.dumps({"kind": name}), versions=json.dumps({name: name}))
+    here = HERE._replace(target=json.dumps({"kind": name}), versions=json.dumps({name: name}))
     records = tmp_path / "records.jsonl"
     mine = found((1.0,), engine=short, implementation=short, about=about, here=here)
     failed = found((), error=name, schedule=name, about=about, here=here)
@@ -168,10 +167,10 @@ def test_what_another_says_of_a_record_takes_no_winner_away(tmp_path):
         store.add(HERE, MODULE, [mine])
         (known,) = store.every()
         flops = WorkloadInfo(("a",), (), (), 1e300, "b" * 64)
-        other = replace(forged.record, session="other")
+        other = forged.record._replace(session="other")
         claims = [
-            replace(known, wrong="x", about=flops),
-            replace(known, wrong=None, about=flops, record=other),
+            known._replace(wrong="x", about=flops),
+            known._replace(wrong=None, about=flops, record=other),
         ]
         path.write_text(lines.write(claims))
         import_records(store, path, None)
@@ -188,10 +187,10 @@ def test_our_own_note_of_a_workload_replaces_another_s(tmp_path):
         store.add(HERE, MODULE, [record((1e-3,))])
         (known,) = store.every()
     forged = WorkloadInfo(("a",), (), (), 1e300, "b" * 64)
-    path.write_text(lines.write([replace(known, about=forged)]))
+    path.write_text(lines.write([known._replace(about=forged)]))
     with RecordStore.open(tmp_path / "two.sqlite", pytest.fail) as store:
         import_records(store, path, None)
-        store.add(HERE, MODULE, [record((2e-3,))], replace(forged, flops=1.0))
+        store.add(HERE, MODULE, [record((2e-3,))], forged._replace(flops=1.0))
         best = store.best("00ff", MODULE, HERE)
         assert best is not None
 

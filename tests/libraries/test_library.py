@@ -1,7 +1,6 @@
 """What a library declares, and what is said where it is missing."""
 
 import os
-from dataclasses import replace
 
 import pytest
 
@@ -37,7 +36,7 @@ schedules:
 @pytest.fixture
 def missing(monkeypatch):
     """OpenBLAS as it is where nobody installed it."""
-    absent = replace(OPENBLAS, distribution="scipy-openblas-that-nobody-has")
+    absent = OPENBLAS._replace(distribution="scipy-openblas-that-nobody-has")
     for place in ("autopipe.libraries", "autopipe.config.implementation_name"):
         monkeypatch.setattr(f"{place}.LIBRARIES", (absent, CUBLAS))
     return absent
@@ -96,7 +95,7 @@ def test_the_version_is_a_fact_of_its_own(tmp_path):
 
 
 def test_a_damaged_installation_is_one_line():
-    damaged = replace(OPENBLAS, files=(LibraryFile("lib/nowhere.so", "nowhere.so"),))
+    damaged = OPENBLAS._replace(files=(LibraryFile("lib/nowhere.so", "nowhere.so"),))
     with pytest.raises(SetupError, match=r"has no lib/nowhere.so: pip install --force-reinstall"):
         damaged.located()
 

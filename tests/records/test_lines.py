@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -30,7 +29,7 @@ EVERY = [
     found((1.5, 2.0), wrong="off by 1"),
     found((), workload="00aa", about=None),
     found((math.nan, math.inf), schedule="[[],\n []]", session="\x00é"),
-    found(here=replace(HERE, target="no JSON", device='{"b": 1}')),
+    found(here=HERE._replace(target="no JSON", device='{"b": 1}')),
 ]
 
 
@@ -70,7 +69,7 @@ def test_a_damaged_line_costs_itself(old, new):
 
 
 def test_winners_are_one_a_workload_and_platform():
-    here = replace(HERE, device="d")
+    here = HERE._replace(device="d")
     every = [
         found((3.0,)), found((2.0,)), found((1.0,), cut=True), found((0.5,), wrong="off by 1"),
         found((math.nan,)), found((1e-15,)), found(()),

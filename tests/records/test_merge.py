@@ -1,7 +1,6 @@
 """Records from elsewhere."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -62,9 +61,9 @@ ABOUT = WorkloadInfo(("nn.conv2d",), (), (), 1.0, "x")
 def test_what_others_have_measured_is_a_claim(store):
     store.add(HERE, MODULE, [record((15e-6,))], ABOUT)
     (own,) = store.every()
-    lie = replace(ABOUT, flops=1e30, likeness="y")
+    lie = ABOUT._replace(flops=1e30, likeness="y")
     claims = [
-        replace(own, record=record(seconds, schedule=name, error=error), about=lie)
+        own._replace(record=record(seconds, schedule=name, error=error), about=lie)
         for name, seconds, error in (("a", (5e-6,), None), ("b", (), "crashed"))
     ]  # fmt: skip
     assert add_claims(store, [*claims, own]) == Taken(2, 1)
@@ -82,11 +81,11 @@ def test_what_others_have_measured_is_a_claim(store):
 def test_what_this_store_says_of_a_workload_replaces_what_others_say(store):
     store.add(HERE, MODULE, [record()])
     (own,) = store.every()
-    lie = replace(ABOUT, flops=1e30)
-    elsewhere = replace(own, identity="another", about=lie)
-    add_claims(store, [elsewhere, replace(own, record=record((2.0,)), about=lie)])
+    lie = ABOUT._replace(flops=1e30)
+    elsewhere = own._replace(identity="another", about=lie)
+    add_claims(store, [elsewhere, own._replace(record=record((2.0,)), about=lie)])
     assert store.best("00ff", MODULE, HERE) is not None
-    module = replace(own, record=record((3.0,)), identity=digest_module("{}"), about=lie)
+    module = own._replace(record=record((3.0,)), identity=digest_module("{}"), about=lie)
     add_claims(store, [module])
     store.add(HERE, "{}", [record((4.0,))], ABOUT)
     assert store.best("00ff", "{}", HERE).record.seconds == (4.0,)

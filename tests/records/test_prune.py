@@ -1,6 +1,5 @@
 """What goes when records are pruned."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +10,7 @@ from autopipe.records.store import RecordStore, StoredRecord
 from tests.records.test_lines import found
 from tests.records.written import HERE
 
-OTHER = replace(HERE, versions='{"tvm":"0.26"}')
+OTHER = HERE._replace(versions='{"tvm":"0.26"}')
 OLD = "2020-01-01T00:00:00+00:00"
 EVERY = [
     found((1.0,), schedule="a"),
@@ -27,7 +26,7 @@ EVERY = [
 @pytest.fixture
 def store(tmp_path):
     with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        add_claims(store, [replace(each, wrong=None) for each in EVERY])
+        add_claims(store, [each._replace(wrong=None) for each in EVERY])
         for each in store.every("schedule = 'wrong'"):
             store.quarantine(StoredRecord(each.id, each.record), "x")
         yield store

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,7 @@ def test_a_damaged_store_keeps_who_measured(tmp_path):
     path = tmp_path / "records.sqlite"
     with RecordStore.open(path, pytest.fail) as store:
         store.add(HERE, MODULE, [record()])
-        add_claims(store, [replace(store.every()[0], record=record((2.0,)))])
+        add_claims(store, [store.every()[0]._replace(record=record((2.0,)))])
     find_salvage_path(path).write_bytes(path.read_bytes())
     path.unlink()
     with RecordStore.open(path, lambda _: None) as store:

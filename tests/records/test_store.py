@@ -3,7 +3,6 @@ import math
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +67,7 @@ BUSY = WorkloadInfo(("matmul",), ("float32[9]",), ("float32[9]",), flops=4e9)
     [('{"num_cores":2}', 5e-5), ("no JSON", 1e-4), ('{"kind":"cuda"}', 4e-9)],
 )
 def test_a_time_that_no_processor_reaches_is_a_failed_trial(reopen, target, least):
-    here = replace(HERE, target=target)
+    here = HERE._replace(target=target)
     with reopen() as store:
         store.add(here, MODULE, [record((least * 0.9, 1.0)), record((least * 1.1,))], BUSY)
         assert store.best("00ff", MODULE, here).record.seconds == (least * 1.1,)
@@ -91,7 +90,7 @@ def test_a_coarse_time_wins_only_where_there_is_no_other(reopen):
 def test_a_record_of_another_platform_is_not_seen(reopen, field):
     with reopen() as store:
         store.add(HERE, MODULE, [record()])
-        assert store.best("00ff", MODULE, replace(HERE, **{field: "other"})) is None
+        assert store.best("00ff", MODULE, HERE._replace(**{field: "other"})) is None
         assert store.damaged == 0
         assert store.best("00ff", MODULE, HERE) is not None
 
@@ -227,10 +226,10 @@ def test_many_processes_share_one_store_and_kills_lose_nothing(path):
 @pytest.mark.fault("G11")
 def test_the_checksum_covers_every_field_and_the_platform():
     base = record()
-    changed = [replace(base, **{name: "x"}) for name in base.__slots__]
+    changed = [base._replace(**{name: "x"}) for name in base._fields]
     sums = {other.checksum(HERE) for other in [base, *changed]}
-    sums |= {base.checksum(replace(HERE, **{name: "x"})) for name in HERE.__slots__}
-    assert len(sums) == 1 + len(base.__slots__) + len(HERE.__slots__)
+    sums |= {base.checksum(HERE._replace(**{name: "x"})) for name in HERE._fields}
+    assert len(sums) == 1 + len(base._fields) + len(HERE._fields)
     assert json.dumps(sorted(sums))
 
 
@@ -238,7 +237,7 @@ def test_the_checksum_covers_every_field_and_the_platform():
 def test_what_was_fast_elsewhere_is_near_and_never_the_best(reopen):
     likeness = "same ops"
     about = WorkloadInfo(("matmul",), (), (), 0.0, likeness)
-    target, device = replace(HERE, target="t"), replace(HERE, device="d")
+    target, device = HERE._replace(target="t"), HERE._replace(device="d")
     with reopen() as store:
         store.add(target, MODULE, [record((1e-9,), schedule="of another target")])
         store.add(device, MODULE, [record((2.0,), schedule="of another device"), record(())])

@@ -1,7 +1,6 @@
 """Tuning records that machines share."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def seconds(opened: RecordStore) -> list[float]:
 def test_records_of_many_machines_come_together(tmp_path: Path, depot: Depot) -> None:
     with store(tmp_path, "one") as one, store(tmp_path, "two") as two:
         one.add(HERE, MODULE, [record((1e-3,))])
-        two.add(replace(HERE, device="other"), MODULE, [record((2e-3,)), record((3e-3,))])
+        two.add(HERE._replace(device="other"), MODULE, [record((2e-3,)), record((3e-3,))])
         assert records.push_records(one, depot, pytest.fail) == Taken(1, 0)
         assert records.push_records(two, depot, pytest.fail) == Taken(2, 0)
         assert records.push_records(two, depot, pytest.fail) == Taken(0, 2)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,7 @@ def test_nothing_is_measured_for_a_processor_that_is_not_here(context, tmp_path)
     stage = TuneStage.of(pipeline, tmp_path)
     assert stage is not None
     with pytest.raises(TargetError, match="built for powerpc64le, this machine is"):
-        stage.run(replace(ctx, facts={Facet.TARGET: target}))
+        stage.run(ctx._replace(facts={Facet.TARGET: target}))
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +159,7 @@ def test_a_claim_that_would_win_is_measured_first(tuned, tmp_path):
         RecordStore.open(store, pytest.fail) as own,
     ):
         one = next(each for each in other.every() if each.record.engine == "autotvm")
-        claim = replace(one, record=replace(one.record, seconds=(12e-9,), cut=False))
+        claim = one._replace(record=one.record._replace(seconds=(12e-9,), cut=False))
         add_claims(own, [claim])
     assert tune(tmp_path, 2).returncode == 0
     (line,) = (tmp_path / "out/records.jsonl").read_text().splitlines()

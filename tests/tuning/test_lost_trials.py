@@ -26,7 +26,7 @@ folder = Path(sys.argv[1])
 session = Session.resume(folder, 24)
 store = RecordStore.open(folder / "records.sqlite", print)
 for turn in range(10):
-    store.add(HERE, MODULE, [replace(record((1.0 + turn,)), session=session.name)])
+    store.add(HERE, MODULE, [record((1.0 + turn,))._replace(session=session.name)])
     session.trials += 1
     session.save()
 os._exit(9)

@@ -79,10 +79,10 @@ def test_the_fastest_of_another_platform_are_tried_as_far_as_they_apply(
 ):
     old = documents[0].replace('"version": ', '"version": 9')
     every = [record(old, 1e-6), *(record(d, 1e-3 - i * 1e-5) for i, d in enumerate(documents))]
-    journal.store.add(replace(HERE, versions="other"), state.text, every)
-    journal.store.add(replace(HERE, device="other"), state.text, [record(documents[1], 1.0)])
+    journal.store.add(HERE._replace(versions="other"), state.text, every)
+    journal.store.add(HERE._replace(device="other"), state.text, [record(documents[1], 1.0)])
     journal.store.add(
-        replace(HERE, target="other"), state.text, [record("[]", 1e-6, engine="ansor")]
+        HERE._replace(target="other"), state.text, [record("[]", 1e-6, engine="ansor")]
     )
     first, *others = found(state, journal, maker)
     assert first == documents[1]  # only its device is another
@@ -95,7 +95,7 @@ def test_the_fastest_of_another_platform_are_tried_as_far_as_they_apply(
 def test_other_loops_of_the_same_operators_are_near(state, journal, maker, documents):
     about = WorkloadInfo.of(PRODUCT)
     other = record(documents[2], 1e-3, workload="ee")
-    journal.store.add(HERE, '{"root": 1}', [other], replace(about, likeness="other"))
+    journal.store.add(HERE, '{"root": 1}', [other], about._replace(likeness="other"))
     assert found(state, journal, maker) == []
     journal.store.add(HERE, '{"root": 2}', [other], about)
     assert found(state, journal, maker) == [documents[2]]
@@ -110,7 +110,7 @@ class Stopwatch:
 
 
 def test_only_what_is_measured_here_counts(state, journal, maker, documents):
-    journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
+    journal.store.add(HERE._replace(device="other"), state.text, [record(documents[3], 1e-6)])
     assert journal.winner(state) is None
     assert journal.known(state, TEMPLATES.implementation) == []
     trials = trials_of(journal, [state], Stopwatch(), trials=9)
@@ -124,7 +124,7 @@ def test_only_what_is_measured_here_counts(state, journal, maker, documents):
 def test_a_schedule_that_failed_or_is_wrong_here_is_not_tried_again(
     state, journal, maker, documents
 ):
-    journal.store.add(replace(HERE, device="other"), state.text, [record(documents[3], 1e-6)])
+    journal.store.add(HERE._replace(device="other"), state.text, [record(documents[3], 1e-6)])
     journal.store.add(HERE, state.text, [record(documents[3], 1.0)])
     journal.add_verdict(state, journal.winner(state).proposal, "failed")
     assert journal.rows(state) == []

@@ -33,7 +33,7 @@ from tests.schedules.tasks import CONDITIONS, TARGET
 from tests.support.table import each_row
 
 CALL = LibraryCall(OPENBLAS, 2)
-ANY = LibraryCall(replace(OPENBLAS, least=1), 2)
+ANY = LibraryCall(OPENBLAS._replace(least=1), 2)
 
 PRODUCTS = {
     "even": (product, (128, 128), (128, 128)),
@@ -132,7 +132,7 @@ def test_attributes_decide(attributes):
 def test_the_element_type_decides():
     task, module = task_of(product, (128, 128), (128, 128), dtype="float64")
     assert not can_take_op(OPENBLAS, task.info, task.inputs)
-    takes_double = replace(OPENBLAS, takes=(Pattern("matmul", dtypes=("float64",)),))
+    takes_double = OPENBLAS._replace(takes=(Pattern("matmul", dtypes=("float64",)),))
     assert can_take_op(takes_double, task.info, task.inputs)
     assert CALL.rewrite(module) is None
 
@@ -201,7 +201,7 @@ def test_a_library_that_the_runtime_wraps_is_called_with_tensors(monkeypatch):
         out.copyfrom(total)
 
     tvm_ffi.register_global_func("tests.matmul", matmul, override=True)
-    library = replace(CUBLAS, interface=Packed("tests.matmul"), least=1)
+    library = CUBLAS._replace(interface=Packed("tests.matmul"), least=1)
     monkeypatch.setattr(libraries, "LIBRARIES", (library,))
     _, module = task_of(dense, (1, 90, 160), (160, 110), (110,), (1, 90, 110))
     made = LibraryCall(library, 2).rewrite(module)
@@ -241,7 +241,7 @@ def test_sums_over_two_axes_are_one_where_both_operands_have_them_in_a_row():
 def test_operands_of_different_types_are_left_alone():
     task, _ = task_of(product, (128, 128), (128, 128))
     (op,) = task.info.ops
-    either = replace(OPENBLAS, takes=(Pattern("matmul", dtypes=("float32", "float16")),))
+    either = OPENBLAS._replace(takes=(Pattern("matmul", dtypes=("float32", "float16")),))
     half = Tensor(shape=(128, 128), dtype="float16")
     mixed = op.model_copy(update={"outputs": (half,)})
     assert can_take_op(either, OpInfo(kind="opaque", ops=(op,)), task.inputs)
