@@ -49,7 +49,7 @@ def find_hidden(text: str) -> int | None:
 
     A carriage return counts unless a line feed follows.
     """
-    if text.isprintable():  # the common case
+    if text.replace("\n", "").isprintable():  # the common case
         return None
     characters = set(text) - _HARMLESS
     hidden_characters = {

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from autopipe.artifacts.build_results import read_build_results
 from autopipe.artifacts.library import BuiltLibrary
-from autopipe.artifacts.tuning import BestRecord, TuningReport, read_records
+from autopipe.artifacts.tuning import BestRecord, TuningReport, TuningResult
 from autopipe.config.gates import Gates
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
@@ -16,10 +17,8 @@ from autopipe.records.record import Platform
 from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Artifact
 from autopipe.tasks.shares import Proof, compute_shares, format_percent_floored
-from autopipe.tasks.task import read_tasks
 
 _BUILD: Final = "build"
-_TUNE: Final = "tune"
 
 
 class Evidence(NamedTuple):
@@ -33,12 +32,14 @@ class Evidence(NamedTuple):
 
     def __call__(self, stage: str, artifacts: Mapping[str, Artifact]) -> None:
         """Inspect a finished stage's artifacts. Raises GateError for a build below its gates."""
-        if stage != _BUILD or _TUNE not in artifacts:
+        if stage != _BUILD:
             return
-        tasks = read_tasks(artifacts["tasks"].path)
-        winners = _read_winners(artifacts)
-        proven = self._list_proofs(winners, TuningReport.read(artifacts[_TUNE].path))
-        proven_shares = compute_shares(tasks, proven)
+        results = read_build_results(artifacts)
+        if results.tuning is None:
+            return
+        winners = _select_winners(results.library, results.tuning)
+        proven = self._list_proofs(winners, results.tuning.report)
+        proven_shares = compute_shares(results.tasks, proven)
         unverified_count = len(winners.keys() - proven.keys())
         self.emit(Tuned(stage=stage, claimed=unverified_count, **proven_shares.named()))
         self._require_shares(proven_shares.named(), unverified_count)
@@ -83,9 +84,11 @@ class Evidence(NamedTuple):
         raise GateError(f"{failures}; {remedy}")
 
 
-def _read_winners(artifacts: Mapping[str, Artifact]) -> dict[str, BestRecord]:
+def _select_winners(library: BuiltLibrary, tuning_result: TuningResult) -> dict[str, BestRecord]:
     """Return the tuning records that a build uses, by workload."""
-    records = read_records(artifacts[_TUNE].path)
-    tasks = BuiltLibrary.read(artifacts[_BUILD].path).tasks
-    used_workloads = {task.workload for task in tasks if task.seconds is not None}
-    return {workload: record for workload, record in records.items() if workload in used_workloads}
+    used_workloads = {task.workload for task in library.tasks if task.seconds is not None}
+    return {
+        workload: record
+        for workload, record in tuning_result.records.items()
+        if workload in used_workloads
+    }

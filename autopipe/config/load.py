@@ -14,7 +14,6 @@ from autopipe.config.builds import (
     name_build,
     select_build,
 )
-from autopipe.config.complaint import list_problems
 from autopipe.config.document import Document, find_position, parse_document
 from autopipe.config.override import apply_override
 from autopipe.config.pipeline import Pipeline
@@ -86,7 +85,7 @@ def _build_names(document: Document) -> tuple[tuple[str | None, ...], list[Diagn
     try:
         return build_names(document) or (None,), []
     except ValidationError as error:
-        return (None,), list(list_problems(document, error))
+        return (None,), _list_problems(document, error)
 
 
 def _validate_document(document: Document) -> tuple[Pipeline | None, list[Diagnostic]]:
@@ -94,8 +93,14 @@ def _validate_document(document: Document) -> tuple[Pipeline | None, list[Diagno
     try:
         pipeline = Pipeline.model_validate(document.value, strict=True, context=WRITTEN)
     except ValidationError as error:
-        return None, [*document.problems, *list_problems(document, error)]
+        return None, [*document.problems, *_list_problems(document, error)]
     return pipeline, document.problems
+
+
+def _list_problems(document: Document, error: ValidationError) -> list[Diagnostic]:
+    from autopipe.config.complaint import list_problems  # few files have problems
+
+    return list(list_problems(document, error))
 
 
 def _build_unknown_error(path: Path, build: str | None, pipelines: Pipelines) -> ConfigError:

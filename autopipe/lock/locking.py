@@ -5,6 +5,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from autopipe.artifacts.build_results import read_build_results
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import Environment
@@ -135,7 +136,7 @@ class Locking(NamedTuple):
         """Raise LockError if a build differs from the tasks and digests of the lock."""
         if not self.mode.strict or self.lock is None or "build" not in artifacts:
             return
-        now = self._fill_lock(artifacts, _read_tuning_result(artifacts), contents)
+        now = self._fill_lock(artifacts, contents)
         changed_tasks = list_differences(
             *({t.name: t.choice for t in lock.tasks} for lock in (self.lock, now))
         )
@@ -156,10 +157,10 @@ class Locking(NamedTuple):
         """
         if self.mode.strict or self.outline is None or "build" not in artifacts:
             return None
-        tuning_result = _read_tuning_result(artifacts)
-        lock = self._fill_lock(artifacts, tuning_result, store.contents)
+        lock = self._fill_lock(artifacts, store.contents)
         if self.lock == lock and not self.differs:
             return None
+        tuning_result = read_build_results(artifacts).tuning
         try:
             files.write_lock(
                 self.path,
@@ -182,14 +183,9 @@ class Locking(NamedTuple):
         tuning_result.write(out)
         store.commit(digest_json(document), document, Kind.RECORDS, out)
 
-    def _fill_lock(
-        self,
-        artifacts: Mapping[str, Artifact],
-        tuning_result: TuningResult | None,
-        contents: TreeDigests,
-    ) -> Lock:
+    def _fill_lock(self, artifacts: Mapping[str, Artifact], contents: TreeDigests) -> Lock:
         assert self.outline is not None  # noqa: S101 - both callers have seen it
-        return self.outline.to_lock(artifacts, tuning_result, contents)
+        return self.outline.to_lock(artifacts, contents)
 
     def _replace_tuning(self, stage: Stage, force: frozenset[str]) -> Stage:
         if not isinstance(stage, TuneStage) or self.lock is None or self.lock.records is None:
@@ -243,11 +239,6 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
     if signers is None:
         differs += _list_record_problems(path, locking.lock, contents)
     return locking._replace(outline=outline, differs=tuple(differs))
-
-
-def _read_tuning_result(artifacts: Mapping[str, Artifact]) -> TuningResult | None:
-    """Read the result of tuning; None where nothing was tuned."""
-    return TuningResult.read(artifacts["tune"].path) if "tune" in artifacts else None
 
 
 def _list_record_problems(path: Path, lock: Lock, contents: TreeDigests) -> list[str]:

@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from autopipe.artifacts.library import BuiltLibrary, LibraryTask
+from autopipe.artifacts.build_results import read_build_results
+from autopipe.artifacts.library import LibraryTask
 from autopipe.artifacts.signature import LIBRARIES
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.pipeline import Pipeline
@@ -18,7 +19,6 @@ from autopipe.pipeline.keys import digest_sources
 from autopipe.pipeline.stage import Stage
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.content import TreeDigests
-from autopipe.tasks.task import read_tasks
 
 DECISIVE: Final = frozenset(
     {
@@ -93,15 +93,11 @@ class LockOutline(NamedTuple):
             locked_facts, {**now, "versions": {**self.versions, _LIBRARIES: used_libraries}}
         )
 
-    def to_lock(
-        self,
-        artifacts: Mapping[str, Artifact],
-        tuning_result: TuningResult | None,
-        contents: TreeDigests,
-    ) -> Lock:
-        """Return the lock of a build; `tuning_result` is its artifact of *tune*, if any."""
-        built_tasks = BuiltLibrary.read(artifacts["build"].path).tasks
-        ops = {task.name: task.info.names for task in read_tasks(artifacts["tasks"].path)}
+    def to_lock(self, artifacts: Mapping[str, Artifact], contents: TreeDigests) -> Lock:
+        """Return the lock of a build."""
+        tasks, tuning_result, library = read_build_results(artifacts)
+        built_tasks = library.tasks
+        ops = {task.name: task.info.names for task in tasks}
         return Lock(
             version=1, pipeline=self.pipeline, configuration=self.configuration,
             sources=self.sources, target=self.target,
