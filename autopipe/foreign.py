@@ -131,6 +131,8 @@ def read_lines(file: BinaryIO, longest: int) -> Iterator[bytes | None]:
 
 
 def _check_depth(value: object) -> None:
+    if not isinstance(value, _NESTED):
+        return
     level = [value]
     for _ in range(_DEEPEST):
         level = [

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autopipe.api import farm
-from autopipe.records.session import REPEAT_SUFFIX
+from autopipe.records.record import REPEAT_SUFFIX
 from tests.farm import conftest
 from tests.farm.conftest import Place, place_in
 

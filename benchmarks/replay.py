@@ -33,8 +33,8 @@ import autopipe
 from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Repeatable
-from autopipe.records.record import Platform
-from autopipe.records.session import REPEAT_SUFFIX, Session
+from autopipe.records.record import REPEAT_SUFFIX, Platform
+from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.autotvm import AutoTVM, KnobSearch

@@ -191,7 +191,7 @@ def _count_cpu(pid: int) -> float:
 
 def _curve(tasks: Path, work: Path, steps: list[dict[str, float]]) -> Curve:
     """Return how the best times went down, from the records of a contender."""
-    from autopipe.records.session import REPEAT_SUFFIX
+    from autopipe.records.record import REPEAT_SUFFIX
     from autopipe.records.store import RecordStore
 
     calls = {task.workload: task.calls for task in _convolutions(tasks)}

@@ -7,7 +7,6 @@ any other value replaces the one of the file, as `--set` would.
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Final, Self
 
 from pydantic import StringConstraints, model_validator
@@ -16,7 +15,7 @@ from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.document import REFUSED, Document
 from autopipe.config.frozen import Frozen
 from autopipe.config.override import set_field
-from autopipe.config.pipeline import NAME, Pipeline
+from autopipe.config.pipeline import NAME
 from autopipe.config.problem import Diagnostic, Field, Place
 
 FIELD: Final = "builds"
@@ -46,10 +45,6 @@ class Builds(Frozen, frozen=True):
                     yield (FIELD, build, name), fields[name], "is the same for all builds"
 
 
-class PipelineFile(Builds, Pipeline, frozen=True):
-    """A whole pipeline file, version 1."""
-
-
 def build_names(document: Document) -> tuple[str, ...]:
     """Return the names of the builds of a document, in its order. Raises ValidationError."""
     value = document.value
@@ -65,9 +60,11 @@ def select_build(document: Document, name: str | None) -> Document:
     """
     file_value = document.value
     if not isinstance(file_value, dict) or FIELD not in file_value:
-        return replace(document, problems=[])
+        return document._replace(problems=[])
     value = {key: field for key, field in file_value.items() if key != FIELD}
-    build_document = Document(value, _remove_builds(document.keys), _remove_builds(document.values))
+    build_document = Document(
+        value, _remove_builds(document.keys), _remove_builds(document.values), []
+    )
     if name is None:
         return build_document
     at = (FIELD, name)
@@ -76,7 +73,7 @@ def select_build(document: Document, name: str | None) -> Document:
             _rebase_places(places, at, field) for places in (document.keys, document.values)
         )
         build_document = set_field(
-            build_document, field, Document(new, keys, values), values[field]
+            build_document, field, Document(new, keys, values, []), values[field]
         )
     return build_document
 
@@ -88,7 +85,7 @@ def name_build(document: Document, name: str | None) -> Document:
     if name is None or not isinstance(pipeline_name, str) or not re.fullmatch(NAME, pipeline_name):
         return document  # an invalid name is reported once for all builds
     assert isinstance(value, dict)  # noqa: S101 - it has a name
-    return replace(document, value={**value, "name": f"{pipeline_name}-{name}"})
+    return document._replace(value={**value, "name": f"{pipeline_name}-{name}"})
 
 
 def join_problems(

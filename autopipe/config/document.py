@@ -6,9 +6,8 @@ continues, so that all problems of a file are found at once.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import yaml
 
@@ -49,14 +48,13 @@ class _Unreadable(Exception):  # noqa: N818 - it ends the reading, and never lea
         self.line, self.column = line, column
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The value of a text, the places of every field's key and value, and its problems."""
 
     value: object
-    keys: dict[Field, Place] = field(default_factory=dict)
-    values: dict[Field, Place] = field(default_factory=dict)
-    problems: list[Diagnostic] = field(default_factory=list)
+    keys: dict[Field, Place]
+    values: dict[Field, Place]
+    problems: list[Diagnostic]
 
 
 def parse_document(text: str, at: Field = (), option: str = "") -> Document:

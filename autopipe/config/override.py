@@ -1,7 +1,6 @@
 """Apply `--set a.b.c=value`: the command line overrides the file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from autopipe.config.document import REFUSED, Document, parse_document
@@ -29,7 +28,7 @@ def apply_override(document: Document, setting: str) -> Document:
         return set_field(document, at, parse_document(text, at, option), Place(option, 1, 1))
     except ValueError as error:
         problem = Diagnostic(Place(option, 1, 1), (), str(error))
-        return replace(document, problems=[*document.problems, problem])
+        return document._replace(problems=[*document.problems, problem])
 
 
 def set_field(document: Document, at: Field, part: Document, place: Place) -> Document:

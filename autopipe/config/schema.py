@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from autopipe.config.builds import FIELD, SHARED, PipelineFile
+from autopipe.config.builds import FIELD, SHARED, Builds
 from autopipe.config.frozen import Frozen
+from autopipe.config.pipeline import Pipeline
 from autopipe.config.problem import Field
 from autopipe.config.quantity import DURATION, format_duration
 from autopipe.config.sentences import list_sections, read_field_docs
@@ -21,6 +22,10 @@ _TYPES = {
     "boolean": "`true` or `false`",
     "null": "`null`",
 }
+
+
+class PipelineFile(Builds, Pipeline, frozen=True):
+    """A whole pipeline file, version 1."""
 
 
 @cache

@@ -17,9 +17,8 @@ Clocks are those of cloud servers under vector load. Bandwidth is the maximum th
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -28,15 +27,10 @@ LINE_BYTES: Final = 64
 """Bytes of a cache line, equal in all rows, because loops depend on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(NamedTuple):
     """Parameters of a family of processors."""
 
     family: str
-    processors: tuple[str, ...] = ()
-    """LLVM's names, without its aliases; a `*` at the end stands for any end."""
-    line_bytes: int = LINE_BYTES
-    """Bytes of a cache line."""
     l1_bytes: int
     """Bytes of a core's first-level data cache."""
     l2_bytes: int
@@ -45,10 +39,6 @@ class Machine:
     """Bytes of the cache that cores share."""
     frequency_ghz: float
     """Clock under vector load."""
-    fma_latency_cycles: float = 4.0
-    """Latency of a multiply-add in cycles."""
-    fma_ports: int = 2
-    """Vector multiply-adds per cycle, of `vector_bits_of_units` each."""
     vector_bits_of_units: int
     """Width of a vector unit in bits: on a Zen 4 half of that of its registers."""
     l1_bytes_per_cycle: float
@@ -59,6 +49,16 @@ class Machine:
     """The same from the shared cache. M on a Zen 4, P elsewhere."""
     memory_bytes_per_ns: float
     """Bytes that a core reads from memory in a nanosecond."""
+    shared_line_ns: float
+    """Time to read a cache line that another core has written."""
+    processors: tuple[str, ...] = ()
+    """LLVM's names, without its aliases; a `*` at the end stands for any end."""
+    line_bytes: int = LINE_BYTES
+    """Bytes of a cache line."""
+    fma_latency_cycles: float = 4.0
+    """Latency of a multiply-add in cycles."""
+    fma_ports: int = 2
+    """Vector multiply-adds per cycle, of `vector_bits_of_units` each."""
     copy_bytes_per_ns: float = 1 / 0.0112
     """Rate of vector copies in the second-level cache of a core, in bytes a nanosecond.
     P, by timing copies and sums of tensors on a Zen 4."""
@@ -66,8 +66,6 @@ class Machine:
     """Time to start a second thread of a pool and wait for it. P."""
     barrier_ns: float = 1_200.0
     """Time of the barrier of a parallel loop. M on a Sapphire Rapids: 3500 cycles; P elsewhere."""
-    shared_line_ns: float
-    """Time to read a cache line that another core has written."""
     has_mesh: bool = False
     """Whether cores are connected by a mesh, with a high latency between cores."""
     memory_operands: bool = True
@@ -96,29 +94,29 @@ _ZEN_1: Final = Machine(
 )  # fmt: skip
 
 # A: units of 256 bits, 2 x 32 bytes from the first level. U: latency 5; P: 4.
-_ZEN_2: Final = replace(
-    _ZEN_1, family="zen-2", processors=("znver2",), frequency_ghz=3.3, vector_bits_of_units=256,
+_ZEN_2: Final = _ZEN_1._replace(
+    family="zen-2", processors=("znver2",), frequency_ghz=3.3, vector_bits_of_units=256,
     l1_bytes_per_cycle=64.0, memory_bytes_per_ns=16.5, shared_line_ns=30.0,
 )  # fmt: skip
 
 # U: latency 4. A: eight cores share the third level, 32 MiB (16 MiB is P).
-_ZEN_3: Final = replace(
-    _ZEN_2, family="zen-3", processors=("znver3",), frequency_ghz=3.5,
+_ZEN_3: Final = _ZEN_2._replace(
+    family="zen-3", processors=("znver3",), frequency_ghz=3.5,
     memory_bytes_per_ns=17.5, shared_line_ns=25.0,
 )  # fmt: skip
 
 # A: 1 MiB, 32 MiB for eight cores; registers of 512 bits, units of 256. U: latency 4.
 # M, on an EPYC 9004: 3.69 GHz; 60, 31 and 26 bytes a cycle from the three levels; 12 to 16 bytes a
 # nanosecond from memory, where 18.5 is P. No prefetch M: it gained nothing.
-_ZEN_4: Final = replace(
-    _ZEN_3, family="zen-4", processors=("znver4",), l2_bytes=MIB, l3_bytes=32 * MIB,
+_ZEN_4: Final = _ZEN_3._replace(
+    family="zen-4", processors=("znver4",), l2_bytes=MIB, l3_bytes=32 * MIB,
     frequency_ghz=3.7, memory_bytes_per_ns=18.5,
 )  # fmt: skip
 
 # A: 48 KiB; units of 512 bits, 2 x 64 bytes from the first level, 64 from the second. U: latency 4.
 # Copies M: 0.0042 ns a byte. Prefetch P, as for all units of 512 bits.
-_ZEN_5: Final = replace(
-    _ZEN_4, family="zen-5", processors=("znver5",), l1_bytes=48 * KIB, frequency_ghz=3.9,
+_ZEN_5: Final = _ZEN_4._replace(
+    family="zen-5", processors=("znver5",), l1_bytes=48 * KIB, frequency_ghz=3.9,
     vector_bits_of_units=512, l1_bytes_per_cycle=128.0, l2_bytes_per_cycle=64.0,
     memory_bytes_per_ns=19.5, copy_bytes_per_ns=1 / 0.0042, wants_prefetch=True,
 )  # fmt: skip
@@ -133,14 +131,14 @@ _HASWELL: Final = Machine(
 )  # fmt: skip
 
 # U: latency 4. I: caches of Skylake.
-_INTEL_CLIENT: Final = replace(
-    _HASWELL, family="intel-client", processors=("skylake",), frequency_ghz=3.5,
+_INTEL_CLIENT: Final = _HASWELL._replace(
+    family="intel-client", processors=("skylake",), frequency_ghz=3.5,
     memory_bytes_per_ns=17.5,
 )  # fmt: skip
 
 # Alder Lake and later lack AVX-512; their caches are P, not the 48 KiB and 1.25 to 2 MiB of I.
-_INTEL_HYBRID: Final = replace(
-    _INTEL_CLIENT, family="intel-hybrid",
+_INTEL_HYBRID: Final = _INTEL_CLIENT._replace(
+    family="intel-hybrid",
     processors=("alderlake", "raptorlake", "meteorlake", "arrowlake*", "lunarlake", "pantherlake"),
     l2_bytes=512 * KIB, frequency_ghz=4.0, memory_bytes_per_ns=20.0,
 )  # fmt: skip
@@ -148,8 +146,8 @@ _INTEL_HYBRID: Final = replace(
 # Client cores with AVX-512. I: a multiply-add of 512 bits takes both units of 256.
 # Caches P, not the 48 KiB and 512 KiB to 1.25 MiB of I. Mesh and prefetch P: these processors have
 # a ring, but hypervisors let servers pass for a Rocket Lake, and a checked-in lock rests on it.
-_INTEL_CLIENT_512: Final = replace(
-    _INTEL_CLIENT, family="intel-client-avx512",
+_INTEL_CLIENT_512: Final = _INTEL_CLIENT._replace(
+    family="intel-client-avx512",
     processors=("cannonlake", "icelake-client", "tigerlake", "rocketlake"),
     l2_bytes=512 * KIB, l1_bytes_per_cycle=128.0,
     has_mesh=True, wants_prefetch=True,
@@ -166,23 +164,23 @@ _SKYLAKE_SERVER: Final = Machine(
 )  # fmt: skip
 
 # I: 48 KiB, 1.25 MiB. Third level P.
-_ICE_LAKE_SERVER: Final = replace(
-    _SKYLAKE_SERVER, family="intel-ice-lake-server", processors=("icelake-server",),
+_ICE_LAKE_SERVER: Final = _SKYLAKE_SERVER._replace(
+    family="intel-ice-lake-server", processors=("icelake-server",),
     l1_bytes=48 * KIB, l2_bytes=1280 * KIB, l3_bytes=24 * MIB, frequency_ghz=3.0,
     memory_bytes_per_ns=15.0,
 )  # fmt: skip
 
 # I: 48 KiB, 2 MiB. Third level P. A line of another core takes some 170 ns: P.
-_SAPPHIRE_RAPIDS: Final = replace(
-    _ICE_LAKE_SERVER, family="intel-sapphire-rapids",
+_SAPPHIRE_RAPIDS: Final = _ICE_LAKE_SERVER._replace(
+    family="intel-sapphire-rapids",
     processors=("sapphirerapids", "emeraldrapids", "graniterapids*", "diamondrapids"),
     l2_bytes=2 * MIB, l3_bytes=32 * MIB,
 )  # fmt: skip
 
 # I: 32 KiB, half of 1 MiB for a tile of two cores, no third level (8 MiB is P), two units of 512
 # bits whose latency is 6. It was counted as a server with a mesh, which it has.
-_XEON_PHI: Final = replace(
-    _SKYLAKE_SERVER, family="intel-xeon-phi", processors=("knl", "knm"), l2_bytes=512 * KIB,
+_XEON_PHI: Final = _SKYLAKE_SERVER._replace(
+    family="intel-xeon-phi", processors=("knl", "knm"), l2_bytes=512 * KIB,
     l3_bytes=8 * MIB, frequency_ghz=1.4, fma_latency_cycles=6.0, memory_bytes_per_ns=7.0,
 )  # fmt: skip
 
@@ -195,33 +193,33 @@ _GENERIC_ARM: Final = Machine(
 )  # fmt: skip
 
 # P: caches of Cortex-A72 to A78.
-_CORTEX_A7X: Final = replace(
-    _GENERIC_ARM, family="cortex-a7x", processors=("cortex-a7*",), l1_bytes=64 * KIB,
+_CORTEX_A7X: Final = _GENERIC_ARM._replace(
+    family="cortex-a7x", processors=("cortex-a7*",), l1_bytes=64 * KIB,
     l3_bytes=2 * MIB, frequency_ghz=2.0, memory_bytes_per_ns=10.0,
 )  # fmt: skip
 
 # N: 64 KiB, 1 MiB; two units of 128 bits, 2 x 16 bytes from the first level; FMLA 4, 2 where sums
 # are passed on from one to the next. Third level P: that of Graviton 2 and Altra.
-_NEOVERSE_N1: Final = replace(
-    _GENERIC_ARM, family="neoverse-n1", processors=("neoverse-n1",),
+_NEOVERSE_N1: Final = _GENERIC_ARM._replace(
+    family="neoverse-n1", processors=("neoverse-n1",),
     l1_bytes=64 * KIB, l2_bytes=MIB, l3_bytes=32 * MIB,
 )  # fmt: skip
 
 # N: as N1, with SVE2 of 128 bits and 3 x 16 bytes from the first level.
-_NEOVERSE_N2: Final = replace(
-    _NEOVERSE_N1, family="neoverse-n2", processors=("neoverse-n2", "neoverse-n3"),
+_NEOVERSE_N2: Final = _NEOVERSE_N1._replace(
+    family="neoverse-n2", processors=("neoverse-n2", "neoverse-n3"),
     frequency_ghz=3.0, l1_bytes_per_cycle=48.0, memory_bytes_per_ns=15.0,
 )  # fmt: skip
 
 # N: four units of 128 bits (SVE: two of 256); 3 x 16 bytes from the first level. Graviton 3.
-_NEOVERSE_V1: Final = replace(
-    _NEOVERSE_N2, family="neoverse-v1", processors=("neoverse-v1", "neoverse-512tvb"),
+_NEOVERSE_V1: Final = _NEOVERSE_N2._replace(
+    family="neoverse-v1", processors=("neoverse-v1", "neoverse-512tvb"),
     frequency_ghz=2.6, fma_ports=4, memory_bytes_per_ns=13.0,
 )  # fmt: skip
 
 # N: as V1, with SVE2 of 128 bits. Second level 1 or 2 MiB; Graviton 4 and Grace.
-_NEOVERSE_V2: Final = replace(
-    _NEOVERSE_V1, family="neoverse-v2", processors=("neoverse-v2", "neoverse-v3*", "grace"),
+_NEOVERSE_V2: Final = _NEOVERSE_V1._replace(
+    family="neoverse-v2", processors=("neoverse-v2", "neoverse-v3*", "grace"),
     frequency_ghz=2.8, memory_bytes_per_ns=14.0,
 )  # fmt: skip
 
@@ -261,8 +259,7 @@ def derive_machine(architecture: str, features: Collection[str] = ()) -> Machine
     if architecture not in _X86:
         return _GENERIC_ARM
     bits = 512 if "avx512f" in features else 256 if "avx" in features else 128
-    return replace(
-        _GENERIC_X86,
+    return _GENERIC_X86._replace(
         vector_bits_of_units=bits,
         l1_bytes_per_cycle=2.0 * bits / 8,
         wants_prefetch=bits == 512,  # noqa: PLR2004 - the case of the line above

@@ -18,7 +18,6 @@ from autopipe.lock.document import Lock
 from autopipe.lock.mode import Mode
 from autopipe.lock.outline import LockOutline, list_differences
 from autopipe.lock.paths import find_records_path, lock_of
-from autopipe.lock.pinned import Pinned, list_contradictions
 from autopipe.lock.replay import Replay
 from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import build_action
@@ -85,6 +84,8 @@ class Locking(NamedTuple):
     def environment(self, environment: Environment) -> Environment:
         """Return the environment of the run; in frozen mode, its target is that of the lock."""
         if self.mode is Mode.FROZEN and self.lock is not None:
+            from autopipe.lock.pinned import Pinned
+
             return Pinned(environment, self.lock.target)
         return environment
 
@@ -235,6 +236,8 @@ def begin(  # noqa: PLR0913, PLR0917 - all that a lock is about
         return locking._replace(outline=outline)
     differs = outline.differences(locking.lock)
     if mode is Mode.FROZEN:  # where the target of the run is the lock's own
+        from autopipe.lock.pinned import list_contradictions
+
         differs += list_contradictions(pipeline.target, locking.lock.target)
     if signers is None:
         differs += _list_record_problems(path, locking.lock, contents)

@@ -42,11 +42,11 @@ def read_records(text: str, path: Path) -> TuningResult:
 def format_records(tuning_result: TuningResult) -> str:
     """Format the result of tuning as the lines of a records file."""
     document = tuning_result.report.document()
-    del document["tasks"]
+    tasks = document.pop("tasks")
     lines = [_to_json({"version": 1, **document})]
-    for task in sorted(tuning_result.report.tasks, key=lambda task: task.workload):
-        record = tuning_result.records.get(task.workload)
-        lines.append(_to_json({"record": record and record.document(), "tuning": task.document()}))
+    for task in sorted(tasks, key=lambda task: str(task["workload"])):
+        record = tuning_result.records.get(task["workload"])
+        lines.append(_to_json({"record": record and record.document(), "tuning": task}))
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -8,6 +8,7 @@ not in the subset, or that were edited, are refused.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -111,6 +112,7 @@ def _to_flow(value: object) -> str:
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
+@cache  # most tasks have the same keys
 def _format_key(name: str) -> str:
     try:
         plain = re.fullmatch(r"[\w./-]+", name, re.ASCII) and parse_plain_scalar(name) == name

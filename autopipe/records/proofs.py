@@ -6,8 +6,7 @@ from typing import Final
 
 from autopipe.artifacts.tuning import BestRecord, TunedTask, TuningReport
 from autopipe.records.connection import wrap_store_errors
-from autopipe.records.record import Platform, is_steady
-from autopipe.records.session import REPEAT_SUFFIX
+from autopipe.records.record import REPEAT_SUFFIX, Platform, is_steady
 from autopipe.records.store import RecordDetails, RecordStore
 from autopipe.tasks.shares import TOO_LITTLE, WITHOUT_SEARCH, Proof, compute_shares, is_searched
 from autopipe.tasks.task import Task

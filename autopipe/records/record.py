@@ -15,6 +15,9 @@ from autopipe.backends.cpu import CPU
 FASTEST: Final = 1e-10
 """Seconds below which a time is none: a cycle of a processor of 10 GHz."""
 
+REPEAT_SUFFIX: Final = "/run-off"
+"""Follows the session name in records of repeated measurements, which are no trials."""
+
 _UNSTEADY: Final = 1.5
 """How many times the shortest repeat the longest may take; on a machine of their own they differ
 by a few percent."""

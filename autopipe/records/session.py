@@ -21,9 +21,6 @@ _NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _SIZE: Final = 256
 """Bytes of the journal. It is written over in place: a sector of a disk changes whole."""
 
-REPEAT_SUFFIX: Final = "/run-off"
-"""Follows the session name in records of repeated measurements, which are no trials."""
-
 _TICK: Final = 1.0
 """Seconds of the budget that a kill may give back, at most."""
 

@@ -3,7 +3,6 @@
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,8 +35,7 @@ def digest_tree(manifest: Manifest) -> str:
     return digest_json([[file.name, file.size, file.sha256] for file in manifest])
 
 
-@dataclass(frozen=True, slots=True)
-class TreeDigests:
+class TreeDigests(NamedTuple):
     """Digests trees; a file whose fingerprint has not changed is not read again.
 
     The fingerprint is size, time of modification, time of change and inode, as in git's index. It

@@ -12,8 +12,8 @@ from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.events import Warn
 from autopipe.pipeline.stage import Context
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.record import Platform, Record
-from autopipe.records.session import REPEAT_SUFFIX, Session
+from autopipe.records.record import REPEAT_SUFFIX, Platform, Record
+from autopipe.records.session import Session
 from autopipe.records.store import RecordStore, StoredRecord
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.tuning.evidence import Proposal, TaskEvidence

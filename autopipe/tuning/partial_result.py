@@ -9,8 +9,7 @@ from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.attempt import SESSION
 from autopipe.pipeline.stage import Context
-from autopipe.records.record import Platform, Record
-from autopipe.records.session import REPEAT_SUFFIX
+from autopipe.records.record import REPEAT_SUFFIX, Platform, Record
 from autopipe.records.store import RecordStore
 from autopipe.safety.failures import Failures
 from autopipe.safety.inspection import Inspector

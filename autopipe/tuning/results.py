@@ -18,7 +18,7 @@ from autopipe.artifacts.tuning import (
 )
 from autopipe.benchmarking.interval import Interval
 from autopipe.errors import StageError
-from autopipe.records.session import REPEAT_SUFFIX
+from autopipe.records.record import REPEAT_SUFFIX
 from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import Proof, Shares, is_searched

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from autopipe.config.builds import PipelineFile
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.schema import (
+    PipelineFile,
     _tidy_schema,
     build_json_schema,
     format_field_table,

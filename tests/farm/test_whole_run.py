@@ -11,8 +11,8 @@ from contextlib import closing
 import pytest
 
 from autopipe.measure.measurement import Measurement
-from autopipe.records.record import Platform
-from autopipe.records.session import REPEAT_SUFFIX, Session
+from autopipe.records.record import REPEAT_SUFFIX, Platform
+from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
