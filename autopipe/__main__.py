@@ -50,7 +50,7 @@ def _start_child() -> AbstractContextManager[None]:
     module = _CHILDREN.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if module is None:
         return nullcontext()
-    from autopipe.processes.call import start_ahead
+    from autopipe.processes.ahead import start_ahead
 
     return start_ahead(module)
 

@@ -88,12 +88,12 @@ def test_a_command_imports_only_what_it_needs(tmp_path, arguments):
 def test_the_child_of_infer_starts_before_the_command_is_imported():
     code = """
 import sys
-from autopipe.processes import call
-start = call.start_ahead
+from autopipe.processes import ahead
+start = ahead.start_ahead
 def start_ahead(module):
-    print(module, "typer" in sys.modules)
+    print(module, not {"dataclasses", "pathlib", "typer"} & sys.modules.keys())
     return start(module)
-call.start_ahead = start_ahead
+ahead.start_ahead = start_ahead
 sys.argv = ["autopipe", "infer", "--help"]
 from autopipe.__main__ import main
 main()
@@ -101,7 +101,7 @@ main()
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[0] == "autopipe.packaging.infer_program False"
+    assert done.stdout.splitlines()[0] == "autopipe.packaging.infer_program True"
 
 
 def test_the_contracts_hold_without_the_heavy_packages():

@@ -8,65 +8,21 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import IO, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
+from autopipe.processes.ahead import take_program
 from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong
-from autopipe.processes.start import open_parent_link, program
+from autopipe.processes.start import open_parent_link
 
 Answer = Mapping[str, Any]
-
-_NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
-"""From 1.29 on, importing onnxruntime uploads telemetry, unless this is set before."""
-
-
-class _WaitingProgram(NamedTuple):
-    process: "subprocess.Popen[bytes]"
-    link: Link
-    printed: IO[bytes]
-    """The file of its output."""
-
-
-_AHEAD: Final[dict[str, _WaitingProgram]] = {}
-"""Started programs without a request, by module."""
-
-
-@contextmanager
-def start_ahead(module: str) -> Iterator[None]:
-    """Start the program of a module now, so that its imports overlap with preparing the request.
-
-    The next `run_module` of the module uses it, or reports that it cannot be started. An unused one
-    is ended.
-    """
-    with suppress(OSError):
-        _AHEAD[module] = _start_program(module)
-    try:
-        yield
-    finally:
-        if module in _AHEAD:
-            waiting = _AHEAD.pop(module)
-            waiting.link.close()
-            end_process(waiting.process, group=False)
-            waiting.printed.close()
-
-
-def _start_program(module: str) -> _WaitingProgram:
-    output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the program
-    try:
-        return _WaitingProgram(
-            *program(module, output, variables=_NO_TELEMETRY, session=False), output
-        )
-    except BaseException:
-        output.close()
-        raise
 
 
 def run_module(
@@ -77,8 +33,7 @@ def run_module(
     Raises the AutopipeError of the child; StageError if it crashed, broke, or took longer than
     `timeout` seconds; StoreError for an error of the disk or of a limit.
     """
-    waiting = _AHEAD.pop(module) if module in _AHEAD else _start_program(module)
-    process, link, output = waiting
+    process, link, output = take_program(module)
     with output:
         try:
             line = _receive_answer(process, link, request, timeout)

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Collection
-from pathlib import Path
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -36,6 +35,8 @@ def is_stopped(pid: int) -> bool:
 
 def any_stopped(groups: Collection[int]) -> bool:
     """Return whether any process of these process groups is stopped by a signal."""
+    from pathlib import Path
+
     statuses = (
         _read_process_status(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdecimal()
     )
@@ -44,6 +45,8 @@ def any_stopped(groups: Collection[int]) -> bool:
 
 def _read_process_status(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
+    from pathlib import Path  # takes 2 ms, and children are started before it is needed
+
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

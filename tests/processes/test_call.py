@@ -9,12 +9,12 @@ import psutil
 import pytest
 
 from autopipe.errors import GateError, StageError
-from autopipe.processes import call
+from autopipe.processes import ahead, call
 
 _MODULE = """
 import os, signal, sys, time
 from autopipe import errors
-from autopipe.processes import call
+from autopipe.processes import ahead, call
 
 def answer(request):
     match request["do"]:
@@ -48,14 +48,14 @@ def test_answers_a_request_whatever_else_it_prints(serving):
 
 def test_a_program_that_was_started_ahead_answers_one_request(serving):
     echo = {"do": "echo", "value": 1}
-    with call.start_ahead(serving):
-        (ahead,) = psutil.Process().children()
-        assert call.run_module(serving, echo)["pid"] == ahead.pid
-        assert call.run_module(serving, echo)["pid"] != ahead.pid
+    with ahead.start_ahead(serving):
+        (child,) = psutil.Process().children()
+        assert call.run_module(serving, echo)["pid"] == child.pid
+        assert call.run_module(serving, echo)["pid"] != child.pid
 
 
 def test_a_program_that_nobody_took_is_ended(serving):
-    with call.start_ahead(serving):
+    with ahead.start_ahead(serving):
         assert len(psutil.Process().children()) == 1
     assert psutil.Process().children() == []
 
@@ -64,8 +64,8 @@ def test_a_program_that_cannot_start_ahead_is_reported_by_its_call(serving, monk
     def refuse(*_, **__):
         raise OSError(11, "no more processes")
 
-    monkeypatch.setattr(call, "program", refuse)
-    with call.start_ahead(serving), pytest.raises(OSError, match="no more processes"):
+    monkeypatch.setattr(ahead, "program", refuse)
+    with ahead.start_ahead(serving), pytest.raises(OSError, match="no more processes"):
         call.run_module(serving, {"do": "echo", "value": 1})
 
 
