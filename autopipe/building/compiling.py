@@ -7,7 +7,7 @@ schedule of each task is compiled alone, which needs no machine of the target.
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -204,7 +204,7 @@ def _wrap_refusals(work: Callable[[Any], Any]) -> contained.Handler:
         except (ForeignCode, NotCompiled):  # some task's kernel is to blame
             raise
         except AutopipeError as error:
-            return {"failed": asdict(describe_own_error(error))}
+            return {"failed": describe_own_error(error)._asdict()}
 
     return answer
 

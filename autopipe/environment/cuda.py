@@ -9,11 +9,10 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _MAJOR, _MINOR = 75, 76
 """The driver's numbers of the attributes with the compute capability."""
@@ -22,8 +21,7 @@ _PATIENCE: Final = 60.0
 """Seconds after which a driver that has not answered counts as broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """The first GPU that the driver shows to this process."""
 
     gpu: str
@@ -53,7 +51,7 @@ def look() -> Gpu | str:
 def describe_gpu() -> dict[str, object]:
     """Return the facts of the GPU; null values without one."""
     gpu = look()
-    return asdict(gpu) if isinstance(gpu, Gpu) else {"gpu": None, "driver": None}
+    return gpu._asdict() if isinstance(gpu, Gpu) else {"gpu": None, "driver": None}
 
 
 def find_native_arch() -> str:

@@ -3,9 +3,8 @@
 import hashlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from autopipe.artifacts.signature import LIBRARY, SIZED
 from autopipe.config.problem import format_value
@@ -28,8 +27,7 @@ _LONG: Final = 300
 """Maximum length of a list of names in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageContents:
+class PackageContents(NamedTuple):
     """An open package."""
 
     manifest: Statement

@@ -4,8 +4,7 @@ It depends neither on the machine nor on the time, so that the same build writes
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -158,8 +157,7 @@ class Statement(_StatementPart, frozen=True):
         }
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Component:
+class Component(NamedTuple):
     """A component of a package: a file, a dependency, or a tool that built it."""
 
     name: str

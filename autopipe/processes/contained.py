@@ -11,7 +11,6 @@ import signal
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final, Self
 
 from autopipe.errors import StageError, StoreError
@@ -179,8 +178,8 @@ class Child:
 def _to_error(report: Failure, log: str) -> StageError | StoreError:
     """Convert a failure to an error; the output tells if native code could not write."""
     if report.how is How.HUNGRY:
-        return Failed(replace(report, message=refusal.OUT_OF_MEMORY), log)
-    report = replace(report, message=report.message[-_LONGEST:])
+        return Failed(report._replace(message=refusal.OUT_OF_MEMORY), log)
+    report = report._replace(message=report.message[-_LONGEST:])
     words = refusal.find_refusal(f"{report.message}\n{log}")
     return (
         StoreError(f"{refusal.find_temporary_folder()}: {words}") if words else Failed(report, log)

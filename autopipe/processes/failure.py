@@ -3,10 +3,9 @@
 import json
 import traceback
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from signal import Signals
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from autopipe import errors
 from autopipe.errors import AutopipeError, StageError
@@ -38,8 +37,7 @@ class How(StrEnum):
     """It failed in earlier runs, and was not tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """The failure of a child."""
 
     how: How
@@ -119,7 +117,7 @@ def encode_answer(value: object) -> bytes:
 
 def encode_failure(failure: Failure) -> bytes:
     """Encode the failure of a child as a line."""
-    return encode_message({"failed": asdict(failure)})
+    return encode_message({"failed": failure._asdict()})
 
 
 def decode_answer(line: bytes) -> tuple[Any, Failure | None]:

@@ -8,7 +8,6 @@ import resource
 import signal
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from autopipe.errors import AutopipeError, ConfigError, ModelError
@@ -105,7 +104,7 @@ def _describe_failure(error: Exception) -> Failure:
     message, text = (
         _replace_surrogates(value)[:_LONGEST] for value in (report.message, report.text)
     )
-    return replace(report, message=message, text=text, trace="")
+    return report._replace(message=message, text=text, trace="")
 
 
 def _replace_surrogates(text: str) -> str:

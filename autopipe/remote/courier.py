@@ -5,7 +5,6 @@ import os
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -142,7 +141,7 @@ class Courier:
             self.close()  # a late answer would be mistaken for that of the next request
             raise
         if report is not None:
-            raise replace(report, message=format_value(report.message, 500)).error(
+            raise report._replace(message=format_value(report.message, 500)).error(
                 _ERRORS, RemoteError
             )
         return answer

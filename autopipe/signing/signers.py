@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, NamedTuple, Self
 
 from autopipe.errors import ConfigError, GateError
 from autopipe.signing import keygen
@@ -33,8 +32,7 @@ class UnsignedError(GateError):
     """A file has no signature of a trusted signer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
+class Signer(NamedTuple):
     """The signer of a file."""
 
     identity: str
@@ -47,8 +45,7 @@ class Signer:
         return f"{self.identity} with {self.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class Signers:
+class Signers(NamedTuple):
     """The trusted signers."""
 
     file: Path
