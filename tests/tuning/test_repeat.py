@@ -1,6 +1,5 @@
 """Who looks fastest is timed again, in turn with the runner-up and the loops without threads."""
 
-from dataclasses import asdict
 from functools import partial
 
 import pytest
@@ -213,7 +212,7 @@ def test_a_winner_whose_rounds_differ_is_reported_as_unsteady(journal, spread):
     assert max(won.times) / min(won.times) == pytest.approx(spread)
     assert won.is_unsteady == (spread > 1.5)
     (row,) = [row.record for row in journal.rows(each) if row.id == won.row]
-    best = BestRecord.model_construct(**asdict(row), trials=1)  # its schedule is but a name
+    best = BestRecord.model_construct(**row._asdict(), trials=1)  # its schedule is but a name
     report = TuningResult.untuned().report
     (proof,) = list_proofs(journal.store, journal.platform, {row.workload: best}, report).values()
     assert (proof.seconds, proof.steady) == (won.median, not won.is_unsteady)
