@@ -103,7 +103,9 @@ def run_passes(
             contents = list_contents(module) if contents is None else contents
             if next_pass.rewrites.isdisjoint(contents):
                 continue
-        module, contents = _run_pass(next_pass, module, state), None
+        new_module = _run_pass(next_pass, module, state)
+        if not new_module.same_as(module):
+            module, contents = new_module, None
     return module
 
 

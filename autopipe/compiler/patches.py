@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from itertools import repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -132,11 +133,10 @@ def cache_type_hints() -> None:
 
 
 def iterate_arrays() -> None:
-    """Make iterating over an array of TVM take its elements at once.
+    """Make iterating over an array of TVM take its elements without checks.
 
-    It takes them one by one, and checks each place anew. That takes twice as long, and passes over
-    a large graph iterate over millions of shapes and operands. An array does not change, so that
-    its elements are the same.
+    It checks each place anew. That takes twice as long, and passes over a large graph iterate over
+    millions of shapes and operands. An array does not change, so that its elements are the same.
 
     It can go once tvm_ffi iterates without these checks.
     """
@@ -146,7 +146,7 @@ def iterate_arrays() -> None:
     get, count = _ffi_api.ArrayGetItem, _ffi_api.ArraySize
 
     def iterate(array: Any) -> Iterator[Any]:  # noqa: ANN401 - of anything
-        return iter([get(array, place) for place in range(count(array))])
+        return map(get, repeat(array), range(count(array)))
 
     setattr(Array, "__iter__", iterate)  # noqa: B010 - of a class of theirs
 

@@ -24,7 +24,6 @@ def list_contents(module: tvm.IRModule) -> frozenset[str]:
             (
                 (tvm.ir.Call, lambda call: callees.add(call.op)),
                 (tvm.ir.GenericConst, lambda _: contents.add(CONSTANT)),
-                (tvm.ir.Type, lambda _: tvm_ffi.WalkResult.SKIP),
             ),
             order="pre",
         )

@@ -2,7 +2,10 @@
 
 from typing import Final
 
+import tvm
 from tvm import relax
+
+from autopipe.compiler.graph.calls import graph_functions, list_bindings
 
 LAYOUTS: Final = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -18,6 +21,22 @@ TRANSPOSED_LAYOUTS: Final = {f"{op}_transpose": layouts for op, layouts in LAYOU
 def read_layouts(call: relax.Call) -> tuple[str, str]:
     """Return the layouts of data and kernel of a convolution."""
     return str(call.attrs.data_layout), str(call.attrs.kernel_layout)
+
+
+def list_distinct_convolutions(module: tvm.IRModule) -> list[relax.Call]:
+    """List a convolution of each combination of op, attributes and operand types.
+
+    A model shares these objects among equal calls, so that thousands of layers are a few calls.
+    """
+    distinct_calls: dict[tuple[object, ...], relax.Call] = {}
+    for _, function in graph_functions(module):
+        for binding in list_bindings(function):
+            call = binding.value
+            if not isinstance(call, relax.Call) or getattr(call.op, "name", "") not in LAYOUTS:
+                continue
+            parts = (call.op, call.attrs, *(operand.ty for operand in call.args))
+            distinct_calls.setdefault(tuple(part.__chandle__() for part in parts), call)
+    return list(distinct_calls.values())
 
 
 def rebuild_convolution(

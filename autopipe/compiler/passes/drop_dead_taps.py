@@ -17,7 +17,12 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
+from autopipe.compiler.graph.convolutions import (
+    LAYOUTS,
+    list_distinct_convolutions,
+    read_layouts,
+    rebuild_convolution,
+)
 from autopipe.compiler.graph.literals import read_static_shape
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
@@ -59,6 +64,8 @@ class LiveTaps:
 
 def drop_dead_taps(module: tvm.IRModule) -> tvm.IRModule:
     """Reduce convolutions to the taps that read their image."""
+    if not any(map(_find_live_taps, list_distinct_convolutions(module))):
+        return module
     return rewrite_graph(_Convolutions(module), module)
 
 

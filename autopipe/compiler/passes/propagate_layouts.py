@@ -12,8 +12,8 @@ that takes two minutes. Here a rule gets those of the call's operands. The rules
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, Final
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple
 
 import tvm
 import tvm_ffi
@@ -38,6 +38,16 @@ def propagate_layouts(module: tvm.IRModule, wishes: Mapping[str, Sequence[str]])
     return rewrite_graph(_Blocks(module, wishes), module)
 
 
+class _Decision(NamedTuple):
+    """The result of a rule, `InferLayoutOutput` of TVM."""
+
+    inputs: list[Layout]
+    output: Layout
+    attributes: tvm.ir.Attrs | None
+    arguments: Mapping[Any, relax.Expr]
+    """Replaced operands by position."""
+
+
 @mutator
 class _Blocks(PyExprMutator):
     """Converts each dataflow block separately."""
@@ -59,6 +69,8 @@ class _Propagation(PyExprMutator):
         self._wishes = tvm_ffi.convert({op: list(layouts) for op, layouts in wishes.items()})
         self._layouts: dict[relax.Var, Layout] = {}
         self._renamed: dict[relax.Var, relax.Var] = {}
+        self._decisions: dict[tuple[int | str, ...], tuple[relax.Call, _Decision]] = {}
+        """By addresses of op, attributes and types, which the call keeps alive, and by layouts."""
 
     def visit_var_(self, var: relax.Var) -> relax.Expr:
         return self._convert_layout(var, _find_initial_layout(var.ty))
@@ -96,46 +108,65 @@ class _Propagation(PyExprMutator):
         self._layouts[binding.var] = new
 
     def _visit_call(self, binding: relax.VarBinding, call: relax.Call) -> None:
-        decision = self._infer_layouts(call)
-        is_inner = isinstance(binding.var, relax.DataflowVar)
-        initial = _find_initial_layout(binding.var.ty)
-        if decision is None or not (is_inner or _is_nested_tensor(binding.var.ty)):
-            input_layouts = [_find_initial_layout(argument.ty) for argument in call.args]
-            arguments = list(map(self._convert_layout, call.args, input_layouts))
-            new_call = relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
-            self._emit_binding(binding, new_call, initial)
+        variable, arguments = binding.var, list(call.args)
+        decision = self._decide_layouts(call, arguments)
+        is_inner = isinstance(variable, relax.DataflowVar)
+        initial = _find_initial_layout(variable.ty)
+        if decision is None or not (is_inner or _is_nested_tensor(variable.ty)):
+            input_layouts = [_find_initial_layout(argument.ty) for argument in arguments]
+            new_arguments = list(map(self._convert_layout, arguments, input_layouts))
+            new_call = relax.Call(call.op, new_arguments, call.attrs, call.ty_args, call.span)
+            is_same = _is_same_list(new_arguments, arguments)
+            self._emit_binding(binding, call if is_same else new_call, initial)
             return
-        input_layouts = list(decision.input_layouts)
-        arguments = [
-            self._convert_layout(argument, input_layouts[at])
-            if at < len(input_layouts)
-            else argument
-            for at, argument in enumerate(call.args)
-        ]
-        for at, argument in decision.new_args.items():
-            arguments[int(at)] = argument
-        result = self.builder_.normalize(
-            relax.Call(call.op, arguments, decision.new_attrs, call.ty_args, call.span)
+        converted = list(map(self._convert_layout, arguments, decision.inputs))
+        new_arguments = converted + arguments[len(converted) :]
+        for at, argument in decision.arguments.items():
+            new_arguments[int(at)] = argument
+        result: relax.Expr = relax.Call(
+            call.op, new_arguments, decision.attributes, call.ty_args, call.span
         )
-        (layout,) = decision.output_layouts
+        layout = decision.output
         if not is_inner and not _is_same(layout, initial):
-            variable = self.builder_.emit(result)
-            self._layouts[variable] = layout
-            result, layout = self._convert_layout(variable, initial), initial
+            emitted = self.builder_.emit(result)
+            self._layouts[emitted] = layout
+            result, layout = self._convert_layout(emitted, initial), initial
         self._emit_binding(binding, result, layout)
 
-    def _infer_layouts(self, call: relax.Call) -> Any:  # noqa: ANN401 - `InferLayoutOutput` of TVM
-        """Apply TVM's layout rule of an op, or return None without a rule."""
+    def _decide_layouts(
+        self, call: relax.Call, arguments: Sequence[relax.Expr]
+    ) -> _Decision | None:
+        """Apply TVM's layout rule of an op, or return None without a rule.
+
+        Calls of equal attributes, operand types and layouts have one decision, unless it has
+        operands of its own.
+        """
         if not isinstance(call.op, tvm.ir.Op) or (rule := _find_rule(call.op.name)) is None:
             return None
-        tensors = [argument for argument in call.args if _is_nested_tensor(argument.ty)]
-        if any(_has_unknown_rank(self._find_layout(tensor)) for tensor in tensors):
+        tensors = [argument for argument in arguments if _is_nested_tensor(argument.ty)]
+        layouts = list(map(self._find_layout, tensors))
+        if any(map(_has_unknown_rank, layouts)):
             return None
-        operands = relax.analysis.free_vars(call)
-        layouts = {
-            variable: self._layouts[variable] for variable in operands if variable in self._layouts
+        key = None
+        if all(isinstance(argument, relax.Var) for argument in arguments) and all(
+            map(_is_leaf, layouts)
+        ):
+            parts = (call.op, call.attrs, *(argument.ty for argument in arguments))
+            addresses = [0 if part is None else part.__chandle__() for part in parts]
+            key = (*addresses, *map(_name_axes, layouts))
+            if (known := self._decisions.get(key)) is not None:
+                return known[1]
+        given = {
+            variable: self._layouts[variable]
+            for variable in relax.analysis.free_vars(call)
+            if variable in self._layouts
         }
-        return rule(call, self._wishes, layouts)
+        found = rule(call, self._wishes, given)
+        (output,) = found.output_layouts
+        decision = _Decision(list(found.input_layouts), output, found.new_attrs, found.new_args)
+        if key is not None and not decision.arguments:
+            self._decisions[key] = call, decision
+        return decision
 
     def _find_layout(self, value: relax.Expr) -> Layout:
         """Return the storage layout of a value."""
@@ -163,13 +194,13 @@ class _Propagation(PyExprMutator):
 
     def _emit_binding(self, binding: relax.VarBinding, value: relax.Expr, layout: Layout) -> None:
         """Emit a binding with a new value, and record its layout."""
-        value = self.builder_.normalize(value)
-        variable = self.with_type(self.visit_var_def(binding.var), value.ty)
-        if not variable.same_as(binding.var):
-            self.set_var_remap(binding.var, variable)
-            self._renamed[binding.var] = variable
+        old_variable, value = binding.var, self.builder_.normalize(value)
+        variable = self.with_type(old_variable, value.ty)
+        if not variable.same_as(old_variable):
+            self.set_var_remap(old_variable, variable)
+            self._renamed[old_variable] = variable
         self.builder_.emit_normalized(relax.VarBinding(variable, value))
-        self._layouts[binding.var] = layout
+        self._layouts[old_variable] = layout
 
 
 @cache
@@ -209,6 +240,7 @@ def _has_unknown_rank(layout: Layout) -> bool:
     return any(map(_has_unknown_rank, layout))
 
 
+@lru_cache(1 << 12)
 def _name_axes(layout: Layout) -> str:
     """Return the axes of a layout in order; empty for unknown rank or rank 0."""
     return "" if layout.layout is None else str(layout.layout.name)

@@ -24,7 +24,12 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
+from autopipe.compiler.graph.convolutions import (
+    LAYOUTS,
+    list_distinct_convolutions,
+    read_layouts,
+    rebuild_convolution,
+)
 from autopipe.compiler.graph.literals import read_static_shape
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
@@ -80,6 +85,8 @@ def list_live_regions(
 
 def split_by_live_regions(module: tvm.IRModule) -> tvm.IRModule:
     """Split the convolutions of a module with few live taps into regions."""
+    if not any(map(_find_regions, list_distinct_convolutions(module))):
+        return module
     return rewrite_graph(_Regions(module), module)
 
 

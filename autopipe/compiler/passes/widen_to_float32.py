@@ -47,10 +47,13 @@ def _has_half_arithmetic(target: tvm.target.Target) -> bool:
 
 def _has_type(module: tvm.IRModule, halves: tuple[str, ...]) -> bool:
     """Tell whether a tensor of a graph has one of some dtypes."""
+    visited: set[int] = set()  # by address: many values share a type
 
     def stop(kind: relax.TensorType) -> tvm_ffi.VisitInterrupt | tvm_ffi.WalkResult:
-        is_half = str(kind.dtype) in halves
-        return tvm_ffi.VisitInterrupt(kind) if is_half else tvm_ffi.WalkResult.SKIP
+        if (address := kind.__chandle__()) not in visited and str(kind.dtype) in halves:
+            return tvm_ffi.VisitInterrupt(kind)
+        visited.add(address)
+        return tvm_ffi.WalkResult.SKIP
 
     return any(
         tvm_ffi.structural_walk(function, (relax.TensorType, stop), order="pre") is not None

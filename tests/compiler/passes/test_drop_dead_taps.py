@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from autopipe.compiler.graph.shared_types import share_types
 from autopipe.compiler.passes.drop_dead_taps import LiveTaps, drop_dead_taps
 from tests.compiler.passes.test_split_long_means import ops_of
 from tests.compiler.passes.test_widen_to_float32 import module_of, run
@@ -55,3 +56,14 @@ def test_results_are_those_of_all_taps(shape, kernel, attrs):
 def test_where_all_taps_meet_the_image_nothing_changes():
     before = convolution((1, 3, 8, 8), (4, 3, 3, 3), padding=[2, 2], dilation=[2, 2])
     assert ops_of(drop_dead_taps(before)) == ["relax.nn.conv2d"]
+
+
+def test_each_size_of_image_is_examined():
+    conv2d, padding = relax.op.nn.conv2d, {"padding": [2, 2]}
+    module = module_of(
+        lambda builder, x, y, w: relax.op.add(
+            builder.emit(conv2d(x, w, **padding)), builder.emit(conv2d(y, w, **padding))
+        ),
+        ((1, 4, 8, 8), "float32"), ((1, 4, 1, 1), "float32"), ((4, 4, 5, 5), "float32"),
+    )  # fmt: skip
+    assert ops_of(drop_dead_taps(share_types(module))).count("relax.strided_slice") == 1

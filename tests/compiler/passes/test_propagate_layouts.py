@@ -7,6 +7,7 @@ import pytest
 tvm = pytest.importorskip("tvm")
 from tvm import relax  # noqa: E402
 
+from autopipe.compiler.graph.shared_types import share_types  # noqa: E402
 from autopipe.compiler.passes.propagate_layouts import propagate_layouts  # noqa: E402
 from tests.compiler import graphs  # noqa: E402
 
@@ -36,6 +37,18 @@ CASTS = """
         f = R.nonzero(e)
         out = (e, f)
 """
+REPEATED = """
+        a = R.nn.relu(x)
+        b = R.nn.conv2d(a, w, padding=1)
+        c = R.nn.relu(b)
+        d = R.nn.conv2d(c, w, padding=1)
+        e = R.nn.conv2d(x, w, padding=1)
+        f = R.nn.relu(d)
+        g = R.add(f, e)
+        h = R.add(x, x)
+        i = R.add(d, x)
+        out = (g, h, i)
+"""
 
 
 def parse(body: str) -> Any:
@@ -62,3 +75,11 @@ def test_a_module_is_what_tvm_makes_of_it(module: Any) -> None:
     converted = propagate_layouts(module, WISHES)
     assert converted.script() == expected.script()
     assert tvm.ir.save_json(converted) == tvm.ir.save_json(expected)
+
+
+def test_equal_calls_of_operands_in_other_layouts_have_other_decisions() -> None:
+    module = share_types(parse(REPEATED))
+    expected = relax.transform.ConvertLayout(WISHES)(module)
+    converted = propagate_layouts(module, WISHES)
+    assert converted.script() == expected.script()
+    assert tvm.ir.save_json(share_types(converted)) == tvm.ir.save_json(share_types(expected))
