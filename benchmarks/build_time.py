@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from open_sizes import Subject
+from dynamic_sizes import Subject
 
 STAGES: Final = ("import", "optimize", "lower", "tasks", "build", "verify", "package")
 

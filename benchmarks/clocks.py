@@ -106,8 +106,8 @@ class TwoBuilds:
 
 def inside(pair: TwoBuilds, clock: str) -> float:
     """Return the seconds of one inference as tuning timed it inside the model; 0 if it did not."""
-    played = TuningReport.read(pair.folder / clock / "tune").played
-    return played[0].run if played else 0.0
+    comparisons = TuningReport.read(pair.folder / clock / "tune").comparisons
+    return comparisons[0].run if comparisons else 0.0
 
 
 def kernel_time(build: Path, inputs: Path) -> float:

@@ -70,7 +70,7 @@ def tune(path: Path, folder: Path, budget: str) -> dict[str, Any]:
     from autopipe.pipeline.stage import Context
     from autopipe.stages.tune import TuneStage
     from autopipe.tuning import run
-    from autopipe.tuning.finals import decide
+    from autopipe.tuning.decision import decide
 
     found = autopipe.run(path, store=folder / "store", until="tasks")
     stage = TuneStage.of(load(path, (f"tuning.budget={{{budget}}}",)), path.parent)

@@ -95,7 +95,7 @@ class Decision:
 def build_by_trials(path: Path, own: Path, root: Path) -> None:
     """Build a tuned pipeline anew with the winners of the trials."""
     tuned = TuningResult.read(own / "tune")
-    before = {t.workload: t.final.replaced for t in tuned.report.tasks if t.final}
+    before = {t.workload: t.in_model.replaced for t in tuned.report.tasks if t.in_model}
     records = {
         name: record.model_copy(update=was.model_dump()) if (was := before.get(name)) else record
         for name, record in tuned.records.items()
@@ -128,10 +128,10 @@ def _table(pairs: Sequence[Decision]) -> Iterator[str]:
         if not file.exists():
             continue
         times = json.loads(file.read_text())
-        played = TuningResult.read(pair.folder / "model" / "tune").report.played
-        if not played:
+        comparisons = TuningResult.read(pair.folder / "model" / "tune").report.comparisons
+        if not comparisons:
             continue
-        report = played[0]
+        report = comparisons[0]
         least, middle = ([of(times[by]) for by in BY] for of in (min, statistics.median))
         raced.append((least[1] / least[0], middle[1] / middle[0]))
         gain = Interval.of(report.gain) if report.gain else ""

@@ -288,9 +288,9 @@ def recorded_seconds(folder: Path) -> float:
     at the first likely ones. Without an in-model comparison it is the sum of the trials.
     """
     report = TuningReport.read(folder / "tune")
-    for finals in report.played:
-        if finals.sizes == _sizes(folder):
-            return finals.run
+    for comparison in report.comparisons:
+        if comparison.sizes == _sizes(folder):
+            return comparison.run
     calls = {task.workload: task.calls for task in read_tasks(folder / "tasks")}
     return sum(calls[task.workload] * (task.seconds or 0.0) for task in report.tasks)
 

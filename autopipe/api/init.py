@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from autopipe.api import open_sizes as open_forms
+from autopipe.api import dynamic_sizes as size_proposals
 from autopipe.api import sizes
 from autopipe.api.sizes import InputSizes
 from autopipe.api.tried_sizes import Shapes, try_proposals
@@ -61,13 +61,13 @@ def write_pipeline_file(
     output: Path | None = None,
     *,
     shapes: Sequence[str] = (),
-    open_sizes: bool = False,
+    dynamic_sizes: bool = False,
     overwrite: bool = False,
 ) -> Starter:
     """Write a pipeline file for a model: the path of an ONNX file, or `pkg:package/path`.
 
     It is named after the model where there is no `output`. `shapes` are like `x=1,3,640,640`. With
-    `open_sizes`, all other dynamic dimensions stay dynamic, within proposed ranges. Raises
+    `dynamic_sizes`, all other dynamic dimensions stay dynamic, within proposed ranges. Raises
     ConfigError if the file exists or a shape does not fit, ModelError for an unusable model.
     """
     path = locate_model_file(model, Path())
@@ -80,7 +80,9 @@ def write_pipeline_file(
         )
     model_path = model if model.startswith(PACKAGE) else os.path.relpath(path, output.parent)
     name = _to_pipeline_name(output)
-    inputs, notes, text = draft_pipeline(path, model_path, shapes, name=name, open_sizes=open_sizes)
+    inputs, notes, text = draft_pipeline(
+        path, model_path, shapes, name=name, dynamic_sizes=dynamic_sizes
+    )
     try:
         with output.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
@@ -90,13 +92,13 @@ def write_pipeline_file(
 
 
 def draft_pipeline(
-    model: Path, model_path: str, shapes: Sequence[str], *, name: str, open_sizes: bool
+    model: Path, model_path: str, shapes: Sequence[str], *, name: str, dynamic_sizes: bool
 ) -> tuple[Mapping[str, InputSizes], Mapping[str, str], str]:
     """Draft the pipeline file of a model.
 
     Returns the sizes of its inputs, a note on each dimension that has one size only, and the text.
     `model_path` is the model's path in that file, `name` the pipeline's. Unknown sizes are marked,
-    except the batch, assumed to be 1; with `open_sizes` both are named dimensions. Raises
+    except the batch, assumed to be 1; with `dynamic_sizes` both are named dimensions. Raises
     ModelError for an unusable file, ConfigError for a wrong shape.
     """
     from autopipe.compiler.frontends.onnx.facts import outline
@@ -105,7 +107,7 @@ def draft_pipeline(
     known_sizes = sizes.resolve_sizes(
         declared_shapes, sizes.parse_shapes(shapes, list(declared_shapes))
     )
-    inputs = open_forms.name_open_sizes(known_sizes) if open_sizes else known_sizes
+    inputs = size_proposals.name_dynamic_sizes(known_sizes) if dynamic_sizes else known_sizes
     try:
         model_outline = _read_model_outline(model, inputs)
     except ModelError as error:
@@ -141,12 +143,12 @@ def _propose_sizes(
     inputs: Mapping[str, InputSizes],
     known_sizes: Mapping[str, InputSizes],
     outline: "ModelOutline",
-) -> Mapping[str, open_forms.SizeProposal]:
+) -> Mapping[str, size_proposals.SizeProposal]:
     """Propose ranges of dynamic dimensions; `known_sizes` are the inputs before naming them."""
     if not any(known.names for known in inputs.values()):
         return {}
-    proposals = open_forms.propose_dimensions(inputs, known_sizes, outline)
-    proposals = open_forms.fit_proposals(proposals, partial(_can_take_sizes, model, inputs))
+    proposals = size_proposals.propose_dimensions(inputs, known_sizes, outline)
+    proposals = size_proposals.fit_proposals(proposals, partial(_can_take_sizes, model, inputs))
     dtypes = {value.name: value.dtype for value in outline.inputs}
     return try_proposals(proposals, model, _list_shapes(inputs), dtypes)
 
@@ -154,7 +156,7 @@ def _propose_sizes(
 def _explain_closed_size(
     model: Path,
     inputs: Mapping[str, InputSizes],
-    proposals: Mapping[str, open_forms.SizeProposal],
+    proposals: Mapping[str, size_proposals.SizeProposal],
     name: str,
 ) -> str:
     """Explain that the model accepts only one size of a dimension."""
@@ -167,7 +169,7 @@ def _explain_closed_size(
     return f"{name} is {only} here: at {only + step}, {' '.join(why.split())}"
 
 
-def _list_dimension_lines(proposals: Mapping[str, open_forms.SizeProposal]) -> Iterator[str]:
+def _list_dimension_lines(proposals: Mapping[str, size_proposals.SizeProposal]) -> Iterator[str]:
     """Yield the lines of section `model.dimensions`."""
     if proposals:
         yield "  # proposals: one package takes every size from min to max, and is fastest at"

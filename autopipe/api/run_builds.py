@@ -95,7 +95,9 @@ class _Watch:
     def _note_ratio(self, benchmark: BenchmarkReport) -> None:
         competitor = benchmark.counted_competitor
         if competitor is not None:
-            self._update_result(rival=competitor, ratio=benchmark.comparisons[competitor].ratio)
+            self._update_result(
+                competitor=competitor, ratio=benchmark.comparisons[competitor].ratio
+            )
 
     def _update_result(self, **fields: object) -> None:
         self.result = self.result.model_copy(update=fields)

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
-from autopipe.api.open_sizes import SizeProposal, fit_proposals
+from autopipe.api.dynamic_sizes import SizeProposal, fit_proposals
 from autopipe.config.dimension import Dimension, Sizes, evaluate_size
 from autopipe.errors import AutopipeError
 from autopipe.host.memory import available

@@ -114,7 +114,7 @@ class SizedTimes(Sparse, frozen=True):
     """Whether there is a library specialized to these sizes."""
     ours: Latency
     """The times of the build."""
-    rivals: dict[str, Latency]
+    competitors: dict[str, Latency]
     """Those of each reference runtime that could be timed."""
     comparisons: dict[str, LatencyComparison]
     """The comparison with each reference runtime, by its name."""
@@ -139,7 +139,7 @@ class BenchmarkResult(Sparse, frozen=True):
     """Minimum number of counted runs of each competitor in each round."""
     ours: TimedContender
     """The build."""
-    rivals: tuple[TimedContender, ...]
+    competitors: tuple[TimedContender, ...]
     """The reference runtimes that could be timed."""
     comparisons: dict[str, LatencyComparison]
     """The comparison with each reference runtime, by its name."""
@@ -169,7 +169,7 @@ class BenchmarkResult(Sparse, frozen=True):
         if len(self.at_sizes) <= 1:
             return ""
         parts = []
-        for competitor in self.rivals:
+        for competitor in self.competitors:
             ratios = [
                 at.comparisons[competitor.name].ratio
                 for at in self.at_sizes
@@ -183,7 +183,7 @@ class BenchmarkResult(Sparse, frozen=True):
 
     def _summarize_comparison(self) -> str:
         parts = [_format_milliseconds(self.ours.latency)]
-        for competitor in self.rivals:
+        for competitor in self.competitors:
             comparison = self.comparisons[competitor.name]
             parts.append(
                 f"{competitor.name} {_format_milliseconds(competitor.latency)}: "
@@ -196,7 +196,9 @@ class BenchmarkResult(Sparse, frozen=True):
             )
         if not self.disturbed:
             return "; ".join(parts)
-        return "; ".join(parts) + (": " if self.rivals else ", inconclusive: ") + self.disturbed
+        return (
+            "; ".join(parts) + (": " if self.competitors else ", inconclusive: ") + self.disturbed
+        )
 
 
 class Outcome(StrEnum):

@@ -81,7 +81,7 @@ class Replaced(_Kept, frozen=True):
     """As in a record."""
 
 
-class FinalTime(_Kept, frozen=True):
+class ModelTime(_Kept, frozen=True):
     """The result of the in-model comparison of a task."""
 
     seconds: Amount
@@ -95,7 +95,7 @@ class FinalTime(_Kept, frozen=True):
     challenger."""
 
 
-class FinalsReport(_Kept, frozen=True):
+class ComparisonReport(_Kept, frozen=True):
     """The result of the in-model comparison."""
 
     rounds: Count
@@ -156,7 +156,7 @@ class TunedTask(_Kept, frozen=True):
     """Time of the next arm divided by that of the winner; null if none has a time."""
     over_start: Amount | None
     """The same of the initial candidates."""
-    final: FinalTime | None = None
+    in_model: ModelTime | None = None
     """The result of the in-model comparison; omitted if that did not run."""
 
 
@@ -176,9 +176,9 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True):
     shares: dict[str, Amount] | None = None
     """Shares of the time that were searched, measured and steady; omitted if some of the tasks are
     from a lock."""
-    finals: FinalsReport | None = None
+    comparison: ComparisonReport | None = None
     """The result of the in-model comparison; omitted without one."""
-    sized_finals: Annotated[tuple[FinalsReport, ...], Field(max_length=100)] = ()
+    sized_comparisons: Annotated[tuple[ComparisonReport, ...], Field(max_length=100)] = ()
     """The same per specialized size of a model with dynamic shapes, in place of the field above."""
     headroom: tuple[TaskHeadroom, ...] = ()
     """The headroom of each task with a time; omitted if there are none."""
@@ -188,12 +188,12 @@ class TuningReport(ArtifactDocument, _Kept, frozen=True):
     """Every task that was tuned, in the order of the model."""
 
     @property
-    def played(self) -> tuple[FinalsReport, ...]:
+    def comparisons(self) -> tuple[ComparisonReport, ...]:
         """The in-model comparisons: one, one for each specialized size, or none."""
-        return (self.finals,) if self.finals else self.sized_finals
+        return (self.comparison,) if self.comparison else self.sized_comparisons
 
 
-class OpenSetting(_Kept, frozen=True):
+class DynamicSetting(_Kept, frozen=True):
     """The schedule of a kernel with dynamic shapes: the best over all its specialized sizes."""
 
     engine: Name
@@ -203,7 +203,7 @@ class OpenSetting(_Kept, frozen=True):
 
     def of(self, record: "BestRecord") -> "BestRecord":
         """Return a copy of a record with this schedule."""
-        schedule = {name: getattr(self, name) for name in OpenSetting.model_fields}
+        schedule = {name: getattr(self, name) for name in DynamicSetting.model_fields}
         return record.model_copy(update=schedule)
 
 
@@ -225,7 +225,7 @@ class BestRecord(_Kept, frozen=True):
     """The device of these times; omitted if it is the machine that tuned."""
     inside: Annotated[tuple[Time, ...], Field(max_length=10_000)] = ()
     """In-model time of one call, one value per round; omitted without an in-model comparison."""
-    open_settings: Annotated[dict[Hash, OpenSetting], Field(max_length=1000)] = {}
+    dynamic_settings: Annotated[dict[Hash, DynamicSetting], Field(max_length=1000)] = {}
     """For kernels with dynamic shapes that specialize to this workload, the best schedule over all
     specialized sizes, by their workloads; omitted if it is this record's schedule."""
 

@@ -34,7 +34,7 @@ def summarize_sizes(
         sizes=dict(sizes),
         likely=any(dict(sizes) == dict(one) for one in likely_sizes),
         ours=result.ours.latency,
-        rivals={competitor.name: competitor.latency for competitor in result.rivals},
+        competitors={competitor.name: competitor.latency for competitor in result.competitors},
         comparisons=result.comparisons,
         disturbed=result.disturbed,
         best=result.best,

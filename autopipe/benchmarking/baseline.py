@@ -40,7 +40,7 @@ class Baseline(Frozen, frozen=True):
     """The facts of the measuring device that determine the speed of code."""
     threads: int
     """Threads of the build."""
-    rivals: dict[str, str]
+    competitors: dict[str, str]
     """Versions of the reference runtimes that were timed."""
     rounds: dict[str, Rounds]
     """Median of each round in seconds, by competitor."""
@@ -50,7 +50,7 @@ class Baseline(Frozen, frozen=True):
     @field_validator("rounds")
     @classmethod
     def _check_rounds(cls, rounds: dict[str, Rounds], info: ValidationInfo) -> dict[str, Rounds]:
-        if rounds.keys() != {OURS, *info.data.get("rivals", ())}:
+        if rounds.keys() != {OURS, *info.data.get("competitors", ())}:
             raise ValueError(f"one series of {OURS} and one per competitor are needed")
         if len({len(series) for series in rounds.values()}) > 1:
             raise ValueError("one is shorter than another")

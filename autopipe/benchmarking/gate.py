@@ -46,7 +46,7 @@ def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGa
 
     If other programs disturbed the measurement, it also passes only in that case.
     """
-    latencies = {competitor.name: competitor.latency for competitor in match.rivals}
+    latencies = {competitor.name: competitor.latency for competitor in match.competitors}
     for field, limit in gates.max_slowdown.items():
         gate = f"gates.max_slowdown.{field}"
         name = _find_limited_competitor(field, match)
@@ -67,7 +67,7 @@ def _check_slowdowns(match: BenchmarkResult, gates: Gates) -> Iterator[CheckedGa
 
 def _find_limited_competitor(field: str, match: BenchmarkResult) -> str:
     """Return the reference runtime of a limit. Raises SetupError if it was not timed."""
-    timed_names = [competitor.name for competitor in match.rivals]
+    timed_names = [competitor.name for competitor in match.competitors]
     if field in timed_names:
         return field
     if field == "best" and timed_names:

@@ -67,7 +67,7 @@ def time_contenders(setup: BenchmarkSetup, threads: int) -> BenchmarkResult:
         warmup=setup.options.warmup,
         repeat=setup.options.repeat,
         ours=ours,
-        rivals=tuple(results.values()),
+        competitors=tuple(results.values()),
         comparisons={
             name: compare_latencies(ours.latency, competitor.latency, disturbed=not enough)
             for name, competitor in results.items()

@@ -23,9 +23,10 @@ def to_baseline(match: BenchmarkResult, pipeline: str, device: Mapping[str, Any]
         pipeline=pipeline,
         device=dict(device),
         threads=match.threads,
-        rivals={competitor.name: competitor.version for competitor in match.rivals},
+        competitors={competitor.name: competitor.version for competitor in match.competitors},
         rounds={
-            contender.name: contender.latency.rounds for contender in (match.ours, *match.rivals)
+            contender.name: contender.latency.rounds
+            for contender in (match.ours, *match.competitors)
         },
         disturbed=bool(match.disturbed),
     )
@@ -92,15 +93,15 @@ def _list_comparable_series(now: Baseline, before: Baseline) -> Iterator[tuple[s
     if busy:
         obstacle = f"other programs disturbed when {busy} was timed"
     yield "time", obstacle, (now.rounds[OURS], before.rounds[OURS])
-    for competitor, version in now.rivals.items():
+    for competitor, version in now.competitors.items():
         metric = f"time relative to {competitor}"
-        if before.rivals.get(competitor) == version:
+        if before.competitors.get(competitor) == version:
             yield (
                 metric, "",
                 (_divide_by_competitor(now, competitor), _divide_by_competitor(before, competitor)),
             )  # fmt: skip
         else:
-            earlier_version = before.rivals.get(competitor, "not timed")
+            earlier_version = before.competitors.get(competitor, "not timed")
             yield metric, f"{competitor} is {version}, and was {earlier_version}", ((), ())
 
 

@@ -29,7 +29,7 @@ def init(
         Path | None,
         typer.Option("--output", "-o", help="The file to write  [MODEL.yaml, in this folder]"),
     ] = None,
-    open_sizes: Annotated[
+    dynamic_sizes: Annotated[
         bool,
         typer.Option(
             "--open", help="Leave all other sizes dynamic, for a package that takes every"
@@ -46,7 +46,9 @@ def init(
     """
     from autopipe.api.init import write_pipeline_file as made
 
-    starter = made(model, output, shapes=shapes or (), open_sizes=open_sizes, overwrite=overwrite)
+    starter = made(
+        model, output, shapes=shapes or (), dynamic_sizes=dynamic_sizes, overwrite=overwrite
+    )
     print_lines(_list_result_lines(model, starter))
 
 

@@ -102,7 +102,7 @@ def _format_latency(benchmark: BenchmarkReport | None) -> str:
     )
     against = [
         f"{found.ratio:.2f} of {format_code(f'{one.name} {one.version}')} ({found.verdict})"
-        for one in benchmark.rivals
+        for one in benchmark.competitors
         for found in [benchmark.comparisons[one.name]]
     ]
     disturbance = [f"disturbed: {format_code(benchmark.disturbed)}"] if benchmark.disturbed else []

@@ -72,7 +72,7 @@ def _describe_task(task: TaskReport) -> BuiltTask:
 
 
 def _list_contender_times(benchmark: BenchmarkReport) -> Iterator[tuple[str, ContenderTime]]:
-    for contender in (*benchmark.rivals, benchmark.ours):
+    for contender in (*benchmark.competitors, benchmark.ours):
         time = Time(contender.latency.median, contender.latency.low, contender.latency.high)
         yield (
             contender.name,

@@ -68,7 +68,7 @@ def find_forbidden(records: Iterable[BestRecord]) -> dict[str, str]:
 
 
 def _open_schedules(record: BestRecord) -> Iterator[str]:
-    return (setting.schedule for setting in record.open_settings.values())
+    return (setting.schedule for setting in record.dynamic_settings.values())
 
 
 def require_harmless(tuning_result: TuningResult, path: Path) -> None:

@@ -226,7 +226,7 @@ class BuildResult(BaseModel, frozen=True, extra="forbid", defer_build=True):
     """Path of the packaged file, if one was made."""
     lock: str | None = None
     """Path of the lock, if it was written."""
-    rival: str | None = None
+    competitor: str | None = None
     """The reference runtime of the gate, if this run timed one."""
     ratio: float | None = None
     """The build's time divided by that of this runtime."""

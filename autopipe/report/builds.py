@@ -23,7 +23,7 @@ def list_builds(event: BuildsFinished) -> Iterator[str]:
 
 def _list_cells(build: BuildResult) -> tuple[str, ...]:
     code = f" ({build.exit_code})" if build.exit_code else ""
-    competitor = escape_text(build.rival or "")
+    competitor = escape_text(build.competitor or "")
     ratio = "" if build.ratio is None else f"{build.ratio:.2f} {competitor}"
     return (
         escape_text(build.build),

@@ -131,7 +131,7 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
             "",
         )
     ]
-    for competitor in benchmark.rivals:
+    for competitor in benchmark.competitors:
         against = benchmark.comparisons[competitor.name]
         name = format_code(f"{competitor.name} {competitor.version}")
         times = _format_times(competitor.latency)
@@ -161,7 +161,7 @@ def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
     """Yield the table of sizes, for a model with dynamic shapes."""
     if not benchmark.at_sizes:
         return
-    names = [competitor.name for competitor in benchmark.rivals]
+    names = [competitor.name for competitor in benchmark.competitors]
     columns = [column for name in names for column in (f">{format_code(name)}", ">ratio", "")]
     yield ""
     yield "The times above are of the first of these sizes."
@@ -174,10 +174,10 @@ def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
             format_seconds(at.ours.median),
         ]
         for name in names:
-            if name in at.rivals:
+            if name in at.competitors:
                 against = at.comparisons[name]
                 ratio, verdict = f"{against.ratio:.2f}", str(against.verdict)
-                row += [format_seconds(at.rivals[name].median), ratio, verdict]
+                row += [format_seconds(at.competitors[name].median), ratio, verdict]
             else:
                 row += ["", "", ""]
         rows.append(row)

@@ -42,7 +42,7 @@ def _tell_doubt(comparison: Mapping[str, Any]) -> str:
 def _summarize_latency(document: Mapping[str, Any]) -> dict[str, str]:
     """Format latency and throughput from the document of the stage *benchmark*."""
     ours, comparisons = document["ours"]["latency"], document["comparisons"]
-    versions = {competitor["name"]: competitor["version"] for competitor in document["rivals"]}
+    versions = {competitor["name"]: competitor["version"] for competitor in document["competitors"]}
     comparison_parts = (
         f", {found['ratio']:.2f} of {escape_text(name)} "
         f"{escape_text(versions[name])}{_tell_doubt(found)}"

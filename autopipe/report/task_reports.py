@@ -50,7 +50,7 @@ def report_tasks(sources: TaskSources, graphs: Sequence[KernelGraph]) -> tuple[T
     """Build a row for each task of the library; none without a build."""
     if sources.library is None:
         return ()
-    rounds = sources.tuning.played if sources.tuning else ()
+    rounds = sources.tuning.comparisons if sources.tuning else ()
     inside = ChainMap(*(one.times for one in rounds))  # a task of two sizes at the first
     order = [node.name for node in sources.nodes.nodes] if sources.nodes else []
     nodes = find_nodes(graphs, order)

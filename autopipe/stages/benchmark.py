@@ -29,7 +29,7 @@ class BenchmarkStage(Stage, frozen=True):
     """Times the build and the reference runtimes, again for each build."""
 
     name: ClassVar[str] = "benchmark"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     produces: ClassVar[Kind] = Kind.REPORT
     seconds: ClassVar[float | None] = None
     needs: ClassVar[Mapping[str, Need]] = {

@@ -258,7 +258,7 @@ def _list_likely_records(task: "Task", records: Mapping[str, BestRecord]) -> "It
     workloads = (task.likely, *task.also_likely)
     likely_records = [records[name] for name in workloads if name is not None and name in records]
     for record in likely_records:
-        if (setting := record.open_settings.get(task.workload)) is not None:
+        if (setting := record.dynamic_settings.get(task.workload)) is not None:
             yield setting.of(record)
     yield from (record for record in likely_records if serves_dynamic(record.schedule))
 

@@ -9,9 +9,9 @@ from typing import Any
 from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.artifacts.tuning import (
     BestRecord,
+    ComparisonReport,
     ContenderResult,
-    FinalsReport,
-    OpenSetting,
+    DynamicSetting,
     TunedTask,
     TuningReport,
     TuningResult,
@@ -23,8 +23,8 @@ from autopipe.safety.failures import Failures
 from autopipe.schedules.policy import Contender
 from autopipe.tasks.shares import Proof, Shares, is_searched
 from autopipe.tasks.shares import compute_shares as shares_of
+from autopipe.tuning.decision.compare import Decided
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals.compare import Decided
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.progress import compute_latency
 from autopipe.tuning.search.worth import SearchWorth
@@ -39,7 +39,7 @@ class Results:
         worth: SearchWorth,
         journal: Journal,
         failures: Failures,
-        open_settings: Mapping[str, Mapping[str, OpenSetting]],
+        dynamic_settings: Mapping[str, Mapping[str, DynamicSetting]],
         comparisons: Sequence[Decided] = (),
     ) -> None:
         """Initialize from the tasks and the gain that is left in each.
@@ -52,8 +52,8 @@ class Results:
         self._reports = tuple(one.report for one in comparisons)
         # at the first size that a task is called at; later ones compare nothing else
         self._inside = ChainMap(*(dict(one.times) for one in comparisons))
-        self._finals = ChainMap(*(dict(one.tasks) for one in comparisons))
-        self._open_settings = open_settings
+        self._model_times = ChainMap(*(dict(one.tasks) for one in comparisons))
+        self._dynamic_settings = dynamic_settings
         self._states = worth.states
         self._worth = worth
         self._journal = journal
@@ -153,8 +153,8 @@ class Results:
             seconds=winner.times, trials=trials[workload],
             **clock, **device, **({"inside": inside} if inside else {}),
         )  # fmt: skip
-        settings = self._open_settings.get(workload)
-        return best.model_copy(update={"open_settings": settings}) if settings else best
+        settings = self._dynamic_settings.get(workload)
+        return best.model_copy(update={"dynamic_settings": settings}) if settings else best
 
     def _build_tuned_task(self, state: TaskState) -> TunedTask:
         winner = self._winners[state.task.workload]
@@ -163,7 +163,7 @@ class Results:
         by = winner.proposal.by if winner else None
         other_times = [result.seconds for other, result in arm_results.items() if other != by]
         starts = [arm_results[start].seconds for start in state.starts]
-        final = self._finals.get(state.task.workload)
+        model_time = self._model_times.get(state.task.workload)
         return TunedTask(
             task=state.task.index, name=state.task.name, workload=state.task.workload,
             trials=state.trials, failed=state.failed, engine=by and by.engine,
@@ -173,7 +173,7 @@ class Results:
             contenders=tuple(arm_results.values()),
             over_next=_compute_slowdown(other_times, winner_time),
             over_start=_compute_slowdown(starts, winner_time),
-            **({"final": final} if final else {}),
+            **({"in_model": model_time} if model_time else {}),
         )  # fmt: skip
 
     def _rank_contenders(self, state: TaskState) -> dict[Contender, ContenderResult]:
@@ -202,14 +202,14 @@ class Results:
         return "no reason given"
 
 
-def _to_report_fields(reports: tuple[FinalsReport, ...]) -> dict[str, Any]:
+def _to_report_fields(reports: tuple[ComparisonReport, ...]) -> dict[str, Any]:
     """Convert the reports of in-model comparisons to fields of `tuning.json`."""
     if any(report.sizes for report in reports):
-        return {"sized_finals": reports}
-    return {"finals": reports[0]} if reports else {}
+        return {"sized_comparisons": reports}
+    return {"comparison": reports[0]} if reports else {}
 
 
-def _describe_comparison(report: FinalsReport) -> str:
+def _describe_comparison(report: ComparisonReport) -> str:
     """Summarize the in-model comparison: decided tasks, and kernel time of the total time."""
     sizes = ", ".join(f"{name} {size}" for name, size in report.sizes.items())
     at = f" at {sizes}" if sizes else ""

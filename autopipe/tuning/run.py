@@ -8,8 +8,8 @@ from autopipe.environment.environment import find_version
 from autopipe.pipeline.events import Progress, TuningHeadroom, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.tuning.deadline import CHECKS, TASKS
-from autopipe.tuning.finals.decide import decide_tasks
-from autopipe.tuning.finals.over_sizes import find_families, pick_settings
+from autopipe.tuning.decision.decide import decide_tasks
+from autopipe.tuning.decision.over_sizes import find_families, pick_settings
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import Results
 from autopipe.tuning.search.bounds import estimate_bounds

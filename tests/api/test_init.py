@@ -21,7 +21,7 @@ def written(path, output, *shapes):
 
 def draft(path, *shapes):
     """Return the sizes of the inputs of a model, and the text of its pipeline file."""
-    inputs, _, text = draft_pipeline(path, "model.onnx", shapes, name="model", open_sizes=False)
+    inputs, _, text = draft_pipeline(path, "model.onnx", shapes, name="model", dynamic_sizes=False)
     return inputs, text
 
 
@@ -263,7 +263,7 @@ def test_the_budget_grows_with_the_layers_that_differ(tmp_path):
 def opened(made, folder, *shapes):
     output = folder / "open.yaml"
     write_pipeline_file(
-        str(save(made, folder)), output, shapes=shapes, open_sizes=True, overwrite=True
+        str(save(made, folder)), output, shapes=shapes, dynamic_sizes=True, overwrite=True
     )
     return load(output).model
 
@@ -282,7 +282,7 @@ def halved(*sizes):
     return model(nodes, [value("x", sizes)], [value("y", None)], kernels)
 
 
-def test_open_sizes_are_proposed_with_what_the_graph_says_of_them(tmp_path):
+def test_dynamic_sizes_are_proposed_with_what_the_graph_says_of_them(tmp_path):
     found = opened(halved("N", 3, "height", "width"), tmp_path)
     assert found.inputs["x"].shape == ("N", 3, "height", "width")
     assert found.dimensions["N"] == Dimension(max=4, likely=(1,))
@@ -342,7 +342,9 @@ def test_only_sizes_that_a_runtime_takes_are_proposed(tmp_path):
 def test_a_dimension_that_is_closed_is_told_with_the_reason(tmp_path):
     inputs = [value("x", ["rows", "length"]), value("w", [4, "length"])]
     made = model([node("MatMul", ["x", "w"])], inputs, [value("y", None)], [])
-    starter = write_pipeline_file(str(save(made, tmp_path)), tmp_path / "x.yaml", open_sizes=True)
+    starter = write_pipeline_file(
+        str(save(made, tmp_path)), tmp_path / "x.yaml", dynamic_sizes=True
+    )
     assert starter.inputs["x"].shape == (None, 4)
     assert starter.closed.keys() == {"length"}
     assert starter.closed["length"].startswith("length is 4 here: at 5, ")
@@ -371,7 +373,7 @@ def test_a_length_that_the_model_calls_a_sum_is_one(tmp_path):
         (("\u2028", 3, "a: #\n'", "_"), [], ("size", 3, "a", "size_")),
     ],
 )
-def test_open_sizes_have_names_that_a_pipeline_file_takes(
+def test_dynamic_sizes_have_names_that_a_pipeline_file_takes(
     tmp_path, monkeypatch, sizes, shapes, written
 ):
     monkeypatch.setattr("autopipe.api.tried_sizes.find_spec", lambda _: None)  # names, not sizes

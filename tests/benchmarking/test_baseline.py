@@ -6,18 +6,18 @@ from autopipe.benchmarking.baseline import Baseline, read_baseline
 from autopipe.errors import ConfigError
 
 BASELINE = Baseline(
-    pipeline="demo", device={"cpu": "x", "cores": 2}, threads=2, rivals={"onnxruntime": "1.0"},
+    pipeline="demo", device={"cpu": "x", "cores": 2}, threads=2, competitors={"onnxruntime": "1.0"},
     rounds={"autopipe": (1.23456789e-5, 2e-5), "onnxruntime": (3e-3, 4.0)},
 )  # fmt: skip
 TEXT = """{
+  "competitors": {
+    "onnxruntime": "1.0"
+  },
   "device": {
     "cores": 2,
     "cpu": "x"
   },
   "pipeline": "demo",
-  "rivals": {
-    "onnxruntime": "1.0"
-  },
   "rounds": {
     "autopipe": [
       1.235e-05,
@@ -58,7 +58,7 @@ def test_it_is_canonical_and_knows_no_date(file):
         ("1.235e-05,\n", "", 10, "rounds: one is shorter than another"),
         (
             '"onnxruntime": [',
-            '"rival": [',
+            '"competitor": [',
             10,
             "rounds: one series of autopipe and one per",
         ),

@@ -41,7 +41,7 @@ def saved(folder, *nodes):
 
 
 @installed
-def test_a_rival_runs_a_model_with_its_inputs_and_gives_its_outputs_in_order(name, tmp_path):
+def test_a_competitor_runs_a_model_with_its_inputs_and_gives_its_outputs_in_order(name, tmp_path):
     model = saved(
         tmp_path,
         helper.make_node("MatMul", ["x", "weight"], ["product"]),
@@ -60,7 +60,7 @@ def test_a_rival_runs_a_model_with_its_inputs_and_gives_its_outputs_in_order(nam
 
 
 @installed
-def test_a_rival_that_can_not_run_a_model_says_so_in_a_line(name, tmp_path):
+def test_a_competitor_that_can_not_run_a_model_says_so_in_a_line(name, tmp_path):
     model = saved(
         tmp_path,
         helper.make_node("NoSuchOp", ["x", "weight"], ["positive"]),

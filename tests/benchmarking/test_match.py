@@ -93,12 +93,12 @@ def test_contenders_take_turns_in_alternating_order(played):
     assert (found.threads, found.machine.cores > 0, found.machine.cpu != "") == (2, True, True)
 
 
-def test_a_rival_that_fails_is_skipped_at_once(played):
+def test_a_competitor_that_fails_is_skipped_at_once(played):
     stopwatch = Stopwatch(autopipe=1.0, onnxruntime=StageError("no answer within 300 s"))
     found = played(stopwatch, rounds=3)
     assert stopwatch.turns.count("onnxruntime") == 1
     assert found.skipped == {"onnxruntime": "no answer within 300 s"}
-    assert (found.rivals, found.comparisons) == ((), {})
+    assert (found.competitors, found.comparisons) == ((), {})
 
 
 def test_a_build_that_fails_is_an_error(played):
@@ -113,7 +113,7 @@ def test_the_gpu_is_written_down(monkeypatch):
         assert match.time_contenders(table, 1).machine.gpu == gpu
 
 
-def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
+def test_a_competitor_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     monkeypatch.setattr(competitors, "find_spec", lambda name: None)
     table = BenchmarkSetup(CONTENDERS, tmp_path / "inputs", Benchmark())
@@ -126,9 +126,9 @@ def test_a_rival_that_is_not_installed_is_skipped(monkeypatch, tmp_path):
         held(found, gates(1.0))
 
 
-def test_the_gate_of_a_rival_that_is_not_listed_can_not_be_checked(played):
+def test_the_gate_of_a_competitor_that_is_not_listed_can_not_be_checked(played):
     found = played(Stopwatch(autopipe=1.0, onnxruntime=1.0))
-    found = found.model_copy(update={"rivals": (), "comparisons": {}})
+    found = found.model_copy(update={"competitors": (), "comparisons": {}})
     with pytest.raises(SetupError, match=r"`benchmark\.against` does not list 'onnxruntime'"):
         held(found, gates(1.0))
 
@@ -187,7 +187,7 @@ def test_a_machine_that_is_never_quiet_gives_no_verdict_and_says_why(played):
     assert found.disturbed == f"{BUSY} in 3 of 3 rounds"
     assert found.comparisons["onnxruntime"].verdict == "inconclusive"
     assert found.summary().endswith(f": ratio 0.50, inconclusive: {found.disturbed}")
-    alone = found.model_copy(update={"rivals": ()})
+    alone = found.model_copy(update={"competitors": ()})
     assert alone.summary().endswith(f"), inconclusive: {found.disturbed}")
 
 
@@ -204,7 +204,7 @@ def test_a_gate_decides_beside_other_programs_where_the_times_leave_no_doubt(pla
         assert warning.endswith(f"too wide to decide; {BUSY} in 3 of 3 rounds")
 
 
-def test_a_rival_that_fails_late_is_not_compared_with(played):
+def test_a_competitor_that_fails_late_is_not_compared_with(played):
     class Late(Stopwatch):
         def __call__(self, name, *arguments):
             if len(self.turns) == 5:
@@ -212,7 +212,7 @@ def test_a_rival_that_fails_late_is_not_compared_with(played):
             return super().__call__(name, *arguments)
 
     found = played(Late(autopipe=1.0, onnxruntime=2.0), rounds=3)
-    assert (found.rivals, found.skipped) == ((), {"onnxruntime": "killed by SIGSEGV"})
+    assert (found.competitors, found.skipped) == ((), {"onnxruntime": "killed by SIGSEGV"})
     assert [sorted(each.conditions) for each in found.rounds][-1] == ["autopipe"]
 
 
@@ -239,12 +239,12 @@ def played_with(ours, theirs):
         machine=BenchmarkMachine(cpu="x", cores=2, load_before=0.0, load_after=0.0),
         threads=2, warmup=1, repeat=2,
         ours=TimedContender(name="autopipe", version="1", latency=ours),
-        rivals=(TimedContender(name="onnxruntime", version="1", latency=theirs),),
+        competitors=(TimedContender(name="onnxruntime", version="1", latency=theirs),),
         comparisons={"onnxruntime": compare_latencies(ours, theirs)}, skipped={},
     )  # fmt: skip
 
 
-def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
+def test_a_competitor_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
     monkeypatch.setattr(match, "time_contender", Stopwatch(autopipe=1.0))
     contenders = {**CONTENDERS, "onnxruntime": tmp_path / "reference.onnx"}
     table = BenchmarkSetup(contenders, tmp_path / "inputs", Benchmark())
@@ -256,7 +256,7 @@ def test_a_rival_is_skipped_where_there_is_no_onnx_model(monkeypatch, tmp_path):
 ALL = ("onnxruntime", "openvino", "mnn")
 
 
-def test_the_ratio_that_counts_is_the_one_to_the_fastest_rival(played):
+def test_the_ratio_that_counts_is_the_one_to_the_fastest_competitor(played):
     stopwatch = Stopwatch(autopipe=1.0, onnxruntime=2.0, openvino=0.8, mnn=3.0)
     found = played(stopwatch, against=ALL)
     assert stopwatch.turns[:8] == ["autopipe", *ALL, *ALL[::-1], "autopipe"]
@@ -267,7 +267,7 @@ def test_the_ratio_that_counts_is_the_one_to_the_fastest_rival(played):
     assert "best" not in alone.summary() + str(alone.model_dump()), "as it was with one competitor"
 
 
-def test_a_gate_on_the_best_rival_names_it(played):
+def test_a_gate_on_the_best_competitor_names_it(played):
     found = played(
         Stopwatch(autopipe=1.0, onnxruntime=2.0, mnn=0.5), against=["onnxruntime", "mnn"]
     )
@@ -295,7 +295,7 @@ def test_a_gate_on_the_best_of_none_can_not_be_checked(played):
         ([1.0], r"its output 0 is of shape \(1,\), not \(2,\)"),
     ],
 )
-def test_a_rival_that_computes_something_else_is_none(played, wrong, said):
+def test_a_competitor_that_computes_something_else_is_none(played, wrong, said):
     stopwatch = Stopwatch(autopipe=1.0, onnxruntime=2.0, mnn=0.1)
     stopwatch.outputs["mnn"] = wrong
     found = played(stopwatch, against=["onnxruntime", "mnn"])
@@ -303,7 +303,7 @@ def test_a_rival_that_computes_something_else_is_none(played, wrong, said):
     assert (found.best, list(found.comparisons)) == ("", ["onnxruntime"])
 
 
-def test_rivals_may_round_as_they_like(played):
+def test_competitors_may_round_as_they_like(played):
     stopwatch = Stopwatch(autopipe=1.0, mnn=2.0)
     stopwatch.outputs["mnn"] = [1.04, 1.96]
     assert played(stopwatch, against=["mnn"]).skipped == {}

@@ -15,10 +15,10 @@ GATE = Regression(baseline="p.baseline.json", max=1.05)
 
 
 def baseline(ours=(1.0, 1.01, 0.99), theirs=(2.0, 2.02, 1.98), version="1.0", **fields):
-    rivals = {} if theirs is None else {"onnxruntime": version}
+    competitors = {} if theirs is None else {"onnxruntime": version}
     rounds = {"autopipe": ours} | ({} if theirs is None else {"onnxruntime": theirs})
     known = {"pipeline": "p", "device": {"cpu": "x"}, "threads": 2} | fields
-    return Baseline.model_validate({**known, "rivals": rivals, "rounds": rounds})
+    return Baseline.model_validate({**known, "competitors": competitors, "rounds": rounds})
 
 
 def scaled(factor, values=(1.0, 1.01, 0.99)):
@@ -77,7 +77,7 @@ def test_on_another_machine_only_the_ratio_counts():
     assert "times the baseline's time;" not in slower.found
 
 
-def test_another_version_of_the_rival_is_another_rival():
+def test_another_version_of_the_competitor_is_another_competitor():
     found = check_regression(baseline(scaled(1.2), version="2.0"), baseline(), GATE)
     assert found.outcome == "failed"
     assert "relative to onnxruntime is not compared: onnxruntime is 2.0, and was 1.0" in found.found
@@ -91,7 +91,7 @@ def test_another_version_of_the_rival_is_another_rival():
     [(True, False, "this build"), (False, True, "the baseline"),
      (True, True, "this build and the baseline")],
 )  # fmt: skip
-def test_beside_other_programs_only_the_ratio_to_a_rival_counts(now, before, who):
+def test_beside_other_programs_only_the_ratio_to_a_competitor_counts(now, before, who):
     for factor, outcome in ((1.0, "passed"), (2.0, "failed")):
         times = baseline(scaled(factor), disturbed=now), baseline(disturbed=before)
         found = check_regression(*times, GATE)

@@ -20,9 +20,11 @@ def task(
     return BuiltTask(name, workload, {**DECISIONS, **decisions}, time(seconds))
 
 
-def latency(ours: float, rival: float = 2.0, version: str = "1.31") -> dict[str, ContenderTime]:
+def latency(
+    ours: float, competitor: float = 2.0, version: str = "1.31"
+) -> dict[str, ContenderTime]:
     return {
-        "onnxruntime": ContenderTime(version, time(rival)),
+        "onnxruntime": ContenderTime(version, time(competitor)),
         "autopipe": ContenderTime("1", time(ours)),
     }
 

@@ -121,15 +121,18 @@ def test_the_build_comes_first_and_is_judged_by_its_spread():
     assert compare_builds(build(latency=latency(3)), build(latency=latency(2.9))).same
 
 
-def test_a_machine_on_which_the_rival_moved_too_proves_nothing():
-    found = compare_builds(build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2)))
+def test_a_machine_on_which_the_competitor_moved_too_proves_nothing():
+    found = compare_builds(
+        build(latency=latency(3, competitor=6)), build(latency=latency(1, competitor=2))
+    )
     assert {row.verdict for row in found.latency or ()} == {TimingVerdict.UNSTEADY}
     assert found.same
 
 
-def test_a_rival_of_another_version_may_move():
+def test_a_competitor_of_another_version_may_move():
     found = verdicts(
-        build(latency=latency(3, rival=6)), build(latency=latency(1, rival=2, version="1.32"))
+        build(latency=latency(3, competitor=6)),
+        build(latency=latency(1, competitor=2, version="1.32")),
     )
     assert found == {"autopipe": TimingVerdict.FASTER, "onnxruntime": TimingVerdict.FASTER}
 

@@ -51,7 +51,7 @@ def test_likely_sizes_are_combined_with_each_other():
     assert list_likely_sizes({}) == list_end_sizes({}) == ()
 
 
-def test_an_open_size_may_be_a_sum():
+def test_an_dynamic_size_may_be_a_sum():
     assert parse_terms("past+ new + 2") == ("past", "new", 2)
     assert evaluate_size("past + new + 2", {"past": 7, "new": 1}) == 10
 

@@ -97,13 +97,13 @@ def test_a_gate_on_tuning_needs_tuning(refused):
 
 
 @pytest.mark.parametrize("benchmark", ["null", "{against: []}"])
-def test_a_gate_on_a_rival_needs_the_rival(refused, benchmark):
+def test_a_gate_on_a_competitor_needs_the_competitor(refused, benchmark):
     (said,) = refused(GOOD + f"benchmark: {benchmark}\n")
     assert said.startswith("f:8:37: gates.max_slowdown.onnxruntime: 1.5 cannot be checked: ")
     assert said.endswith("`benchmark.against` does not name onnxruntime")
 
 
-def test_a_gate_on_the_best_rival_needs_one(refused):
+def test_a_gate_on_the_best_competitor_needs_one(refused):
     (said,) = refused(GOOD, "benchmark.against=[]", "gates.max_slowdown={best: 1.1}")
     assert said.endswith(
         "gates.max_slowdown.best: 1.1 cannot be checked: "
@@ -124,7 +124,7 @@ def test_what_runs_onnx_is_no_reference_of_another_format(refused, reference):
     ]
 
 
-def test_a_gate_on_a_rival_needs_a_model_that_it_runs(refused):
+def test_a_gate_on_a_competitor_needs_a_model_that_it_runs(refused):
     (said,) = refused(GOOD, "model.format=tvmscript")
     assert said.endswith("cannot be checked: onnxruntime runs ONNX models, and this is none")
 

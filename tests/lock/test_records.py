@@ -92,25 +92,25 @@ def test_the_same_tasks_fit(artifact):
     )
 
 
-def test_settings_of_open_sizes_are_kept_and_are_no_traces(artifact):
+def test_settings_of_dynamic_sizes_are_kept_and_are_no_traces(artifact):
     """They are found with the record of a likely size, and a trace there is refused as anywhere."""
     setting = {"engine": "autotvm", "implementation": "direct", "schedule": '{"knobs": {}}'}
     tuned = TuningResult.read(artifact)
-    records = {**tuned.records, "aa": best_record("aa", open_settings={"dd": setting})}
+    records = {**tuned.records, "aa": best_record("aa", dynamic_settings={"dd": setting})}
     lines = format_records(TuningResult(tuned.report, records))
     again = read_records(lines, FILE)
     assert format_records(again) == lines
-    assert again.records["aa"].open_settings["dd"].schedule == '{"knobs": {}}'
+    assert again.records["aa"].dynamic_settings["dd"].schedule == '{"knobs": {}}'
     with pytest.raises(LockError, match="no setting of a template"):
         read_records(lines.replace(r'"{\"knobs\": {}}"', '"[]"'), FILE)
 
 
-def test_a_setting_of_open_sizes_replaces_the_schedule_and_nothing_else():
+def test_a_setting_of_dynamic_sizes_replaces_the_schedule_and_nothing_else():
     """What a forged one has besides, such as a time that is none, is passed over."""
     setting = {"engine": "autotvm", "implementation": "direct", "schedule": '{"knobs": {}}'}
     forged = {**setting, "seconds": "soon", "workload": 7}
-    record = best_record("aa", open_settings={"dd": forged})
-    made = record.open_settings["dd"].of(record)
+    record = best_record("aa", dynamic_settings={"dd": forged})
+    made = record.dynamic_settings["dd"].of(record)
     changed = {name for name in type(record).model_fields
                if getattr(made, name) != getattr(record, name)}  # fmt: skip
     assert changed <= set(setting)

@@ -40,7 +40,7 @@ def measurement(name="onnxruntime"):
         machine=BenchmarkMachine(cpu="AMD EPYC", cores=2, load_before=0.1, load_after=1.0),
         threads=2, warmup=3, repeat=10,
         ours=TimedContender(name="autopipe", version="1", latency=ours),
-        rivals=(TimedContender(name=name, version="1.31", latency=theirs),),
+        competitors=(TimedContender(name=name, version="1.31", latency=theirs),),
         comparisons={name: compare_latencies(ours, theirs)}, skipped={}, device={"cpu": "AMD EPYC"},
         gates=(CheckedGate(gate="gates.regression", outcome=Outcome.PASSED, found="as fast"),),
     )  # fmt: skip

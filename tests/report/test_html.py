@@ -207,10 +207,10 @@ def test_several_builds_are_on_one_page():
 
 def test_times_by_size_are_a_table():
     found = measurement()
-    ours, theirs = found.ours.latency, found.rivals[0].latency
-    at = SizedTimes(sizes={"batch": 8}, likely=True, ours=ours, rivals={"onnxruntime": theirs},
+    ours, theirs = found.ours.latency, found.competitors[0].latency
+    at = SizedTimes(sizes={"batch": 8}, likely=True, ours=ours, competitors={"onnxruntime": theirs},
                     comparisons=found.comparisons)  # fmt: skip
-    other = at.model_copy(update={"sizes": {"batch": 3}, "likely": False, "rivals": {}})
+    other = at.model_copy(update={"sizes": {"batch": 3}, "likely": False, "competitors": {}})
     page = Page(build_page(full(benchmark=found.model_copy(update={"at_sizes": (at, other)}))))
     assert ["batch = 8", "specialized", "1 ms", "2 ms", "0.50", "faster"] in page.rows
     assert ["batch = 3", "generic", "1 ms", "", "", ""] in page.rows

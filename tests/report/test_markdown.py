@@ -152,15 +152,15 @@ def test_code_shows_what_it_is_given():
     assert format_code("") == "`   `"
 
 
-def test_times_of_open_sizes_are_a_table():
+def test_times_of_dynamic_sizes_are_a_table():
     found = measurement()
-    ours, theirs = found.ours.latency, found.rivals[0].latency
+    ours, theirs = found.ours.latency, found.competitors[0].latency
     at = SizedTimes(
         sizes={"batch": 8, "length": 128}, likely=True, ours=ours,
-        rivals={"onnxruntime": theirs}, comparisons=found.comparisons,
+        competitors={"onnxruntime": theirs}, comparisons=found.comparisons,
     )  # fmt: skip
     other = at.model_copy(
-        update={"sizes": {"batch": 3, "length": 7}, "likely": False, "rivals": {}}
+        update={"sizes": {"batch": 3, "length": 7}, "likely": False, "competitors": {}}
     )
     measured = found.model_copy(update={"at_sizes": (at, other)})
     text = rows(format_markdown(full(benchmark=measured)))
@@ -170,7 +170,7 @@ def test_times_of_open_sizes_are_a_table():
     assert measured.summary().endswith("; mean ratio to onnxruntime 0.50 over 2 sizes")
 
 
-def test_the_best_of_several_rivals_is_named():
+def test_the_best_of_several_competitors_is_named():
     report = full()
     assert report.benchmark is not None
     assert "best competitor" not in format_markdown(report)

@@ -148,7 +148,7 @@ SEVERAL = events.BuildsFinished(
     builds=(
         events.BuildResult(
             build="net-v2", file="net.yaml", target="x86-64-v2", result="done", exit_code=0,
-            seconds=3.0, package="dist/net-v2.tar", rival="onnxruntime", ratio=0.5,
+            seconds=3.0, package="dist/net-v2.tar", competitor="onnxruntime", ratio=0.5,
         ),
         events.BuildResult(
             build="net-v3", file="net.yaml", target="evil\x1b", result="failed", exit_code=3,

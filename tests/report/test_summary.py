@@ -6,7 +6,7 @@ from autopipe.report.summary import RunSummary
 LATENCY = {"median": 0.002, "low": 0.0019, "high": 0.0025, "rounds": [0.002]}
 DOCUMENT = {
     "ours": {"name": "autopipe", "version": "0", "latency": LATENCY},
-    "rivals": [{"name": "onnxruntime", "version": "1.31.1", "latency": LATENCY}],
+    "competitors": [{"name": "onnxruntime", "version": "1.31.1", "latency": LATENCY}],
     "comparisons": {"onnxruntime": {"ratio": 0.734, "rounds": [], "verdict": "faster"}},
 }
 VERIFIED = StageFinished(

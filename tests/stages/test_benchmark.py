@@ -64,8 +64,8 @@ def test_both_contenders_are_timed_and_the_rest_recorded(context, no_leaks):
     assert "ratio" in summary
     found = json.loads((ctx.out / "benchmark.json").read_text())
     assert found["ours"]["name"] == "autopipe"
-    assert [rival["name"] for rival in found["rivals"]] == ["onnxruntime"]
-    for result in (found["ours"], *found["rivals"]):
+    assert [competitor["name"] for competitor in found["competitors"]] == ["onnxruntime"]
+    for result in (found["ours"], *found["competitors"]):
         latency = result["latency"]
         assert 0 < latency["low"] <= latency["median"] <= latency["high"] < 1
         assert len(latency["rounds"]) == 2
@@ -132,7 +132,7 @@ def test_a_gate_beyond_doubt_fails(context):
 
 def times(ours, device):
     return Baseline(
-        pipeline="p", device={"cpu": device}, threads=2, rivals={}, rounds={"autopipe": ours}
+        pipeline="p", device={"cpu": device}, threads=2, competitors={}, rounds={"autopipe": ours}
     )
 
 
@@ -154,7 +154,7 @@ def test_a_build_faster_than_its_baseline_passes(context):
 
 
 @pytest.mark.usefixtures("known_times")
-def test_times_of_another_machine_without_a_rival_are_a_warning(context):
+def test_times_of_another_machine_without_a_competitor_are_a_warning(context):
     events: list[Event] = []
     gates = Gates(regression=Regression(baseline="p.baseline.json"))
     stage(gates, times((1e-9,) * 3, "another"), rounds=3).run(context(events))
@@ -180,7 +180,7 @@ def test_the_baseline_is_read_before_anything_runs_and_its_content_is_in_the_key
 
 
 @pytest.mark.usefixtures("known_times")
-def test_a_rival_that_refuses_the_model_is_a_warning(context, tmp_path, model):
+def test_a_competitor_that_refuses_the_model_is_a_warning(context, tmp_path, model):
     import onnx
 
     graph = onnx.load(model / "reference.onnx")
@@ -218,7 +218,7 @@ def test_a_contender_that_hangs_is_given_up(tmp_path, library):
 
 
 @pytest.mark.usefixtures("known_times")
-def test_a_rival_needs_an_onnx_model(context, tmp_path):
+def test_a_competitor_needs_an_onnx_model(context, tmp_path):
     imported(selects={"ids": 5}).write(tmp_path)
     events: list[Event] = []
     stage().run(context(events, **{"import": tmp_path}))

@@ -25,7 +25,7 @@ from autopipe.export.folder import export_package
 from autopipe.export.wheel import build_wheel
 from tests.export.test_serve import wait_until_ready
 from tests.support.shared import once
-from tests.system.test_open_sizes import _built as build_open
+from tests.system.test_dynamic_sizes import _built as build_open
 
 RUN = """
 import json, sys

@@ -26,7 +26,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.stages.build import BuildStage
 from autopipe.stages.tasks import TasksStage
 from autopipe.stages.tune import TuneStage
-from autopipe.tuning.finals import repeat
+from autopipe.tuning.decision import repeat
 from tests.artifacts.examples import imported
 from tests.compiler.graphs import PLAIN
 from tests.support import here

@@ -1,4 +1,4 @@
-"""Who wins inside the model: finals on models whose times are made up."""
+"""Which schedule wins inside the model: comparisons on models whose times are made up."""
 
 import random
 from contextlib import nullcontext
@@ -12,10 +12,10 @@ from autopipe.measure.measurement import Measurement
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
+from autopipe.tuning.decision.compare import FinalistComparison
+from autopipe.tuning.decision.finalists import Finalists, _make_finalists, _rank_candidates
+from autopipe.tuning.decision.model_runs import Limits, TooLate
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals.compare import Finals
-from autopipe.tuning.finals.finalists import Finalists, _make_finalists, _rank_candidates
-from autopipe.tuning.finals.model_runs import Limits, TooLate
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.results import _describe_comparison
 from autopipe.tuning.winner import pick_winner
@@ -92,7 +92,7 @@ def entered(**counts):
 
 def play(models, some, seconds=WEEK, passed=lambda proposals: proposals):
     tasks = [entry.state.task for entry in some]
-    return Finals(models, tasks, some, Limits(seconds, nullcontext, passed)).decide()
+    return FinalistComparison(models, tasks, some, Limits(seconds, nullcontext, passed)).decide()
 
 
 def changed(found, some):
@@ -142,7 +142,7 @@ def test_a_gain_that_is_likely_counts_where_the_whole_is_faster_for_sure():
     assert found.report.changed > found.report.decided
 
 
-def test_the_finals_tell_what_they_came_to():
+def test_the_report_of_a_comparison():
     models = Models({"a": (2.0, 1.0, 1.5), "b": (1.0, 2.0), "c": (1.0, 1.0), "d": (1.0,)})
     found = play(models, entered(a=3, b=2, c=2, d=1))
     told = found.report
@@ -172,7 +172,7 @@ def test_a_model_is_watched_no_more_once_its_packages_run(monkeypatch):
 
 def test_where_packages_cannot_be_built_in_time_the_kernels_decide(monkeypatch):
     models = Models({"a": (2.0, 1.0), "b": (1.0, 2.0)})
-    monkeypatch.setattr("autopipe.tuning.finals.model_runs.Pace.builds", lambda _: False)
+    monkeypatch.setattr("autopipe.tuning.decision.model_runs.Pace.builds", lambda _: False)
     some = entered(a=2, b=2)
     found = play(models, some)
     assert changed(found, some) == ["a1"]
@@ -260,7 +260,7 @@ def test_without_time_the_trials_decide():
 def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
     """Nothing was told that is sure: neither who won nor who held the place may be taken."""
     models, now = Models({"a": (1.0, 2.0, 0.5)}), [0.0]
-    monkeypatch.setattr("autopipe.tuning.finals.model_runs.monotonic", lambda: now[0])
+    monkeypatch.setattr("autopipe.tuning.decision.model_runs.monotonic", lambda: now[0])
     run = models.round
 
     def slow(places):
@@ -284,7 +284,7 @@ class Slow(Models):
     def __init__(self, times, monkeypatch):
         super().__init__(times)
         self.now = 0.0
-        monkeypatch.setattr("autopipe.tuning.finals.model_runs.monotonic", lambda: self.now)
+        monkeypatch.setattr("autopipe.tuning.decision.model_runs.monotonic", lambda: self.now)
 
     def build(self, place):
         self.now += 2.0

@@ -23,10 +23,10 @@ from autopipe.safety.quarantine import Suspect
 from autopipe.schedules.engines import static
 from autopipe.tuning.check_schedules import Checks, check_winners
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.decision.extras import Extras
+from autopipe.tuning.decision.model_runs import Limits, Pace, TooLate
+from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.finals.extras import Extras
-from autopipe.tuning.finals.model_runs import Limits, Pace, TooLate
-from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.progress import ProgressReporter
 from tests.schedules.engines.test_static import dense, module_of

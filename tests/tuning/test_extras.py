@@ -14,9 +14,9 @@ from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
 from autopipe.schedules.policy import PLAIN, SERIAL
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.decision.extras import Extras, make_extras, measure_extras
+from autopipe.tuning.decision.repeat import find_undecided
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals.extras import Extras, make_extras, measure_extras
-from autopipe.tuning.finals.repeat import find_undecided
 from autopipe.tuning.journal import Journal
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures

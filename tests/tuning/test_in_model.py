@@ -1,4 +1,4 @@
-"""What the finals decide is the best record, and what breaks in them costs nothing."""
+"""The in-model comparison decides the best record, and what breaks in it costs nothing."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,11 +23,11 @@ from autopipe.schedules import one_thread
 from autopipe.schedules.engines import default, static
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.decision import in_model
+from autopipe.tuning.decision.in_model import ModelComparison
+from autopipe.tuning.decision.model_runs import TooLate
+from autopipe.tuning.decision.sized_models import SizedModel
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.finals import in_model
-from autopipe.tuning.finals.in_model import ModelComparison
-from autopipe.tuning.finals.model_runs import TooLate
-from autopipe.tuning.finals.sized_models import SizedModel
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.setup import ModelTasks
 from tests.schedules.engines.test_static import dense, module_of
@@ -173,7 +173,7 @@ def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed)
     assert "the trials decide" in opened.told[-1].message
 
 
-def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
+def test_without_a_comparison_a_kernel_keeps_its_threads(world, monkeypatch):
     """In trials it may win without: there a second core has to wake up."""
     state, opened = world
     monkeypatch.setattr(Model, "error", Failed(failure.describe_hung(30.0)))
@@ -188,13 +188,13 @@ def test_without_finals_a_kernel_keeps_its_threads(world, monkeypatch):
     assert ["ansor"] in opened.checks.inspector.asked, "who wins now is checked, too"
 
 
-def test_without_time_for_finals_the_trials_decide(world, monkeypatch):
+def test_without_time_for_a_comparison_the_trials_decide(world, monkeypatch):
     state, opened = world
 
     def late(_):
         raise TooLate
 
-    monkeypatch.setattr("autopipe.tuning.finals.compare.Finals.decide", late)
+    monkeypatch.setattr("autopipe.tuning.decision.compare.FinalistComparison.decide", late)
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"
     assert opened.comparison.deadline.list_skipped() == ("comparisons in the model (1)",)

@@ -12,10 +12,10 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.stages.build import _list_likely_records
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.decision.extras import Extras
+from autopipe.tuning.decision.over_sizes import find_families, invite_guests, pick_settings
+from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.finals.extras import Extras
-from autopipe.tuning.finals.over_sizes import find_families, invite_guests, pick_settings
-from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from tests.artifacts.examples import best_record
 from tests.schedules.tasks import task
@@ -148,7 +148,7 @@ def test_the_build_takes_what_is_best_over_all_first():
         every.workload: {"engine": "autotvm", "implementation": "direct", "schedule": LARGE}
     }
     records = {
-        one: best_record(one, schedule=SMALL, open_settings=settings),
+        one: best_record(one, schedule=SMALL, dynamic_settings=settings),
         two: best_record(two, schedule=MIDDLE),
     }
     found = [record.schedule for record in _list_likely_records(every, records)]

@@ -16,9 +16,9 @@ from autopipe.schedules.engines import default, serial, static
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay_schedule
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.decision.extras import Extras, exclude_one_thread, make_one_thread_schedule
+from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals.extras import Extras, exclude_one_thread, make_one_thread_schedule
-from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool

@@ -17,9 +17,9 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.tuning.check_schedules import Checks, check_proposals
 from autopipe.tuning.deadline import Deadline
+from autopipe.tuning.decision.extras import Extras
+from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Place, Proposal, TaskEvidence
-from autopipe.tuning.finals.extras import Extras
-from autopipe.tuning.finals.repeat import measure_repeats
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.winner import HARDLY, LEAST, pick_winner
 from tests.schedules.tasks import Trusting, task

@@ -21,7 +21,7 @@ def write_latency(view: BuildView) -> Markup:
         return make_element("p", told_why) if is_skipped else Markup()
     return join_lines(
         _describe_conditions(benchmark),
-        _draw_bars((benchmark.ours, *benchmark.rivals)),
+        _draw_bars((benchmark.ours, *benchmark.competitors)),
         _build_contender_table(benchmark),
         _build_size_table(benchmark),
         *(
@@ -75,7 +75,7 @@ def _build_contender_table(benchmark: BenchmarkReport) -> Markup:
     header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "verdict")
     rows = [TableRow((f"{benchmark.ours.name} {benchmark.ours.version}",
                  *_build_time_cells(benchmark.ours.latency), "", ""))]  # fmt: skip
-    for competitor in benchmark.rivals:
+    for competitor in benchmark.competitors:
         comparison = benchmark.comparisons[competitor.name]
         ratio, verdict = (
             Cell(f"{comparison.ratio:.2f}", comparison.ratio),
@@ -107,7 +107,7 @@ def _build_size_table(benchmark: BenchmarkReport) -> Markup:
     """Write times at each size, for a model with dynamic dimensions."""
     if not benchmark.at_sizes:
         return Markup()
-    names = [competitor.name for competitor in benchmark.rivals]
+    names = [competitor.name for competitor in benchmark.competitors]
     columns = [column for name in names for column in (f">{name}", ">ratio", "verdict")]
     header = ("sizes", "library", ">autopipe", *columns)
     return make_table("Latency by size", header, _list_size_rows(benchmark, names))
@@ -121,10 +121,10 @@ def _list_size_rows(benchmark: BenchmarkReport, names: Sequence[str]) -> Iterato
             Cell(format_seconds(at.ours.median), at.ours.median),
         ]
         for name in names:
-            if name not in at.rivals:
+            if name not in at.competitors:
                 cells += [Cell(""), Cell(""), Cell("")]
                 continue
-            theirs, comparison = at.rivals[name].median, at.comparisons[name]
+            theirs, comparison = at.competitors[name].median, at.comparisons[name]
             cells += [
                 Cell(format_seconds(theirs), theirs),
                 Cell(f"{comparison.ratio:.2f}", comparison.ratio),

@@ -36,7 +36,7 @@ def lets(pipeline):
     return len(re.findall(r"\br(?:mod|div)\w*\b", text))
 
 
-def test_a_division_by_an_open_size_is_no_nest_of_choices():
+def test_a_division_by_an_dynamic_size_is_no_nest_of_choices():
     assert lets("default") > 10
     assert lets(DYNAMIC) == 0
 

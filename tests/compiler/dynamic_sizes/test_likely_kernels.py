@@ -54,6 +54,6 @@ def test_what_is_read_at_the_only_place_is_the_same_kernel():
     assert make_workload(bound["main"]).identity != every.likely
 
 
-def test_a_task_without_open_sizes_is_none_at_likely_ones():
+def test_a_task_without_dynamic_sizes_is_none_at_likely_ones():
     tasks, _ = extract_tasks({"": _lowered(tirx.IntImm("int64", 4))})
     assert [(task.likely, task.also_likely) for task in tasks] == [(None, ())]

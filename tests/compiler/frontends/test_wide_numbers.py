@@ -54,7 +54,7 @@ def test_integers_are_mixed_with_all_their_digits(tmp_path):
     assert np.abs(found.astype("int64") - right).max() <= 1
 
 
-def test_images_of_open_sizes_keep_their_digits(tmp_path):
+def test_images_of_dynamic_sizes_keep_their_digits(tmp_path):
     nodes = [node("Resize", ["x", "", "s"], mode="linear")]
     made = model(nodes, [value("x", [1, 2, "h", 6], DOUBLE)], [value("y", None, DOUBLE)],
                  [numpy_helper.from_array(TWICE, "s")])  # fmt: skip

@@ -60,7 +60,7 @@ def test_arguments_are_compared_where_a_call_begins_and_not_by_each_kernel(tmp_p
         machine["main"](*given)
 
 
-def test_a_library_for_open_sizes_has_names_of_functions_and_no_debug_information(tmp_path):
+def test_a_library_for_dynamic_sizes_has_names_of_functions_and_no_debug_information(tmp_path):
     made = built(graphs.convolution())[1]
     sections = {}
     for stripped in (False, True):

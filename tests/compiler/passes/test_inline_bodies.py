@@ -123,7 +123,7 @@ class Module:
 """A body that is given how many rows a tensor has, which it reads from the tensor's type."""
 
 
-def test_open_sizes_of_a_body_are_those_of_its_caller():
+def test_dynamic_sizes_of_a_body_are_those_of_its_caller():
     changed = inline_bodies(from_source(ROWS, extra_vars=SCRIPT))
     assert len(graph_functions(changed)) == 1
     main = relax.VirtualMachine(tvm.compile(changed, "llvm"), tvm.cpu())["main"]

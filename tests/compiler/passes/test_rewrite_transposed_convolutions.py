@@ -97,7 +97,7 @@ def test_a_batch_may_be_open():
             same_at(opened, {"n": count})
 
 
-def test_axes_of_open_sizes_are_computed_where_nothing_is_cut_off():
+def test_axes_of_dynamic_sizes_are_computed_where_nothing_is_cut_off():
     data = (1, 6, *(tirx.Var(name, "int64") for name in ("height", "width")))
     opened = transposed(data, (6, 4, 3, 2), strides=(3, 2))
     same_at(opened, {"height": 2, "width": 5})

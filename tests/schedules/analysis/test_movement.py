@@ -254,7 +254,7 @@ def test_the_last_axis_is_written_out_where_conditions_change(case):
     assert "T.unroll" in sch.mod.script()
 
 
-def test_axes_of_open_sizes_stay_where_the_first_axis_has_one_element():
+def test_axes_of_dynamic_sizes_stay_where_the_first_axis_has_one_element():
     """A reshape of (height, width, 2), whose first index is known to be 0, is inlined as it is."""
     height, width = (tvm.tirx.Var(name, "int64") for name in ("height", "width"))
     x = te.placeholder((height, width, 2), "int64")

@@ -133,7 +133,7 @@ def opened(form, free_batch, likely):
         (layer("RNN", batch=4, hidden=180, reverse=(True,)), True, APART, 2),
     ],
 )
-def test_schedules_of_open_sizes_are_right(form, free_batch, threads, parts):
+def test_schedules_of_dynamic_sizes_are_right(form, free_batch, threads, parts):
     workload = opened(form, free_batch, likely=3)
     sch, found = match_function(workload, RECURRENCE)
     assert found.form == form

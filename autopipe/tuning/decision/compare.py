@@ -17,13 +17,12 @@ from functools import partial
 from statistics import median
 from typing import Final, NamedTuple
 
-from autopipe.artifacts.tuning import FinalsReport, FinalTime, Replaced
+from autopipe.artifacts.tuning import ComparisonReport, ModelTime, Replaced
 from autopipe.benchmarking.interval import Interval, estimate_paired_ratio
 from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
-from autopipe.tuning.evidence import Proposal, TaskEvidence
-from autopipe.tuning.finals.finalists import Finalists
-from autopipe.tuning.finals.model_runs import (
+from autopipe.tuning.decision.finalists import Finalists
+from autopipe.tuning.decision.model_runs import (
     FEWEST,
     Compiled,
     Limits,
@@ -32,6 +31,7 @@ from autopipe.tuning.finals.model_runs import (
     TooLate,
     build_model,
 )
+from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.winner import SURE, compare_in_model, is_faster_in_model, pick_in_model
 
 _MOST: Final = 31
@@ -64,12 +64,12 @@ class Decided:
     """The times of the schedules of each task, by workload."""
     times: Mapping[str, tuple[float, ...]]
     """Seconds of one call of the winner inside the model, a value a round, by workload."""
-    report: FinalsReport
-    tasks: Mapping[str, FinalTime]
+    report: ComparisonReport
+    tasks: Mapping[str, ModelTime]
     """The reported time of each task, by workload."""
 
 
-class _FinalKernels(NamedTuple):
+class _WinnerKernels(NamedTuple):
     """The times of the model with the winners."""
 
     kernels: Kernels
@@ -87,7 +87,7 @@ class _RacedPackages(NamedTuple):
     new: Sequence[float]
 
 
-class Finals:
+class FinalistComparison:
     """Compares the finalists of all tasks inside one model."""
 
     def __init__(
@@ -119,12 +119,12 @@ class Finals:
         if challengers:
             self._append_rounds(challengers, first_kernels[1])
         likely = self._pick_likely(challengers)
-        final_kernels = (
+        winner_kernels = (
             self._compare_packages(likely, first_kernels)
             if likely
             else self._time_incumbents(first_kernels[0])
         )
-        return self._build_report(challengers, final_kernels)
+        return self._build_report(challengers, winner_kernels)
 
     @property
     def _held(self) -> Ranks:
@@ -176,7 +176,7 @@ class Finals:
         passing_names = set(self._limits.passed(likely)) if likely else set()
         return {name: challengers[name] for name in likely if name in passing_names}
 
-    def _compare_packages(self, likely: Ranks, first: Sequence[Kernels]) -> _FinalKernels:
+    def _compare_packages(self, likely: Ranks, first: Sequence[Kernels]) -> _WinnerKernels:
         """Run packages with the challengers and with the incumbents in turn.
 
         Raises TooLate if no time is left to measure.
@@ -201,7 +201,7 @@ class Finals:
             self._choose_winner_rank(name, rank) == rank for name, rank in likely.items()
         )
         gain = estimate_paired_ratio(package_times.new, package_times.old, SURE)
-        return _FinalKernels(kernels[has_new_winner], gain, wholes[has_new_winner])
+        return _WinnerKernels(kernels[has_new_winner], gain, wholes[has_new_winner])
 
     def _merge_times(self, first: Sequence[Kernels], likely: Ranks) -> Kernels:
         """Return the times of the likely challengers, and of the incumbents of all other tasks."""
@@ -228,7 +228,7 @@ class Finals:
             *self._pace.rounds(self._models.whole, places, 1.0, FEWEST, _MOST_PROCESSES)
         )
 
-    def _time_incumbents(self, kernels: Kernels) -> _FinalKernels:
+    def _time_incumbents(self, kernels: Kernels) -> _WinnerKernels:
         """Time a package with all incumbents, if enough time is left."""
         self._pace.kept = 0.0
         place = self._place(self._held)
@@ -236,8 +236,8 @@ class Finals:
         try:
             (rounds,) = self._pace.rounds(self._models.whole, [place], 1.0, _FEW, _FEW)
         except TooLate:
-            return _FinalKernels(kernels, None, self._models.unwatched())
-        return _FinalKernels(kernels, None, median(rounds))
+            return _WinnerKernels(kernels, None, self._models.unwatched())
+        return _WinnerKernels(kernels, None, median(rounds))
 
     def _time_ranks(
         self, ranks: Sequence[Ranks], part: float, fewest: int = FEWEST, most: int = _MOST
@@ -258,9 +258,9 @@ class Finals:
             for name in entry.state.task.functions
         }
 
-    def _build_report(self, challengers: Ranks, final_kernels: _FinalKernels) -> Decided:
+    def _build_report(self, challengers: Ranks, winner_kernels: _WinnerKernels) -> Decided:
         call_times = (
-            (task.workload, _compute_call_times(task, final_kernels.kernels))
+            (task.workload, _compute_call_times(task, winner_kernels.kernels))
             for task in self._tasks
         )
         times = {name: seconds for name, seconds in call_times if seconds}
@@ -270,25 +270,25 @@ class Finals:
             **{name: self._choose_winner_rank(name, rank) for name, rank in challengers.items()},
         }
         ratios = {name: self._compare_challenger(name, rank) for name, rank in challengers.items()}
-        final_times = {
-            name: FinalTime(
+        model_times = {
+            name: ModelTime(
                 seconds=medians[name], finalists=len(entry.proposals),
                 replaced=_describe_proposal(entry.proposals[0]) if ranks[name] else None,
                 ratio=ratio.as_tuple() if (ratio := ratios.get(name)) else None,
             )
             for name, entry in self._entered.items() if name in medians and self._evidence[name]
         }  # fmt: skip
-        kernels = median(_sum_kernel_times(final_kernels.kernels))
-        report = FinalsReport(
-            rounds=len(final_kernels.kernels), sure=SURE,
+        kernels = median(_sum_kernel_times(winner_kernels.kernels))
+        report = ComparisonReport(
+            rounds=len(winner_kernels.kernels), sure=SURE,
             tasks=sum(ratio is not None for ratio in ratios.values()),
             decided=sum(_is_sure(ratio) for ratio in ratios.values()),
             changed=sum(rank > 0 for rank in ranks.values()),
-            kernels=kernels, rest=max(0.0, final_kernels.whole - kernels),
-            whole=final_kernels.whole, times=medians,
-            gain=final_kernels.gain and final_kernels.gain.as_tuple(),
+            kernels=kernels, rest=max(0.0, winner_kernels.whole - kernels),
+            whole=winner_kernels.whole, times=medians,
+            gain=winner_kernels.gain and winner_kernels.gain.as_tuple(),
         )  # fmt: skip
-        return Decided(self._evidence, times, report, final_times)
+        return Decided(self._evidence, times, report, model_times)
 
     def _compare_challenger(self, name: str, rank: int) -> Interval | None:
         entry = self._entered[name]

@@ -20,8 +20,8 @@ from autopipe.safety.maker import Maker, Refused
 from autopipe.schedules import one_thread
 from autopipe.schedules.policy import PLAIN, Contender
 from autopipe.tuning.deadline import EXTRAS, Deadline
+from autopipe.tuning.decision.finalists import find_heavy
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.finals.finalists import find_heavy
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Rounds
 from autopipe.tuning.task_state import TaskState

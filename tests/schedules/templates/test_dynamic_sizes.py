@@ -218,7 +218,7 @@ def joined():
         (joined, "elementwise"),
     ],
 )
-def test_a_function_of_open_sizes_is_right_around_whole_tiles(made, template):
+def test_a_function_of_dynamic_sizes_is_right_around_whole_tiles(made, template):
     workload = made()
     served = _served(workload)
     assert template == served.template.name

@@ -16,8 +16,8 @@ from typing import Final, Protocol, TypeVar
 
 from autopipe.measure.in_model import Place
 from autopipe.measure.turn import TurnTimeout
+from autopipe.tuning.decision.finalists import Finalists
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.finals.finalists import Finalists
 
 FEWEST: Final = 9
 """Minimum rounds of a decision: 8 would suffice for the sign test."""

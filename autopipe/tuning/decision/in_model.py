@@ -14,11 +14,11 @@ from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
 from autopipe.tuning.check_schedules import Checks, check_winners, find_passing
 from autopipe.tuning.deadline import COMPARISONS, Deadline
-from autopipe.tuning.finals.compare import Decided, Finals
-from autopipe.tuning.finals.extras import exclude_one_thread
-from autopipe.tuning.finals.finalists import Finalists, plan_others, select_finalists
-from autopipe.tuning.finals.model_runs import Limits, TooLate
-from autopipe.tuning.finals.sized_models import SizedModel, load_sized_models
+from autopipe.tuning.decision.compare import Decided, FinalistComparison
+from autopipe.tuning.decision.extras import exclude_one_thread
+from autopipe.tuning.decision.finalists import Finalists, plan_others, select_finalists
+from autopipe.tuning.decision.model_runs import Limits, TooLate
+from autopipe.tuning.decision.sized_models import SizedModel, load_sized_models
 from autopipe.tuning.setup import MeasuringBench, ModelTasks, TuningPlan
 from autopipe.tuning.task_state import TaskState
 
@@ -97,7 +97,9 @@ class ModelComparison:
         limits = Limits(end - monotonic(), self.bench.turn.taken, find_passing_names)
         try:
             with InModel(source, self.deadline.left) as built_model:
-                comparison = Finals(built_model, model.tasks, finalists, limits).decide()
+                comparison = FinalistComparison(
+                    built_model, model.tasks, finalists, limits
+                ).decide()
         except TooLate:
             self._give_up(f"there is no time to run the model with its finalists{at}")
             return None

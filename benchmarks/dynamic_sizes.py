@@ -1,4 +1,4 @@
-"""Packages for every size: `python benchmarks/open_sizes.py [PIPELINES]`.
+"""Packages for every size: `python benchmarks/dynamic_sizes.py [PIPELINES]`.
 
 A package with dynamic shapes against builds for one size, and against onnxruntime with its dynamic
 dimensions: at likely sizes, where a library of its own runs, and at others, where the generic
@@ -8,7 +8,7 @@ tuned with as many trials, and timed at the first likely sizes. Each contender r
 of its own, in turn. Ratios are of minimum times, below 1 where the package is faster or smaller.
 
 Builds and times are kept in a folder, so the work can be done in parts:
-`open_sizes.py build --folder F` builds only, `time --folder F --seconds 200` times what has no
+`dynamic_sizes.py build --folder F` builds only, `time --folder F --seconds 200` times what has no
 times yet and begins no size after 200 seconds, `memory --folder F` calls, `trials --folder F`
 tunes, `table --folder F` prints what is known, as Markdown.
 """

@@ -34,7 +34,7 @@ _SPATIAL: Final = 4
 """Smallest rank of an image tensor; axes from the third on are spatial."""
 
 
-def name_open_sizes(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
+def name_dynamic_sizes(inputs: Mapping[str, InputSizes]) -> dict[str, InputSizes]:
     """Name each unknown size of the inputs, including that of the batch.
 
     A name in the model stays as far as a pipeline file accepts it, and so does a sum of such names:

@@ -15,8 +15,8 @@ from typing import Final
 from autopipe.measure.turn import TurnTimeout
 from autopipe.pipeline.counted import Watch
 from autopipe.tuning.deadline import REPEATS, Deadline
+from autopipe.tuning.decision.extras import Extras
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.finals.extras import Extras
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Rounds
 from autopipe.tuning.task_state import TaskState

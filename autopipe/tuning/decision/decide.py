@@ -6,11 +6,11 @@ from functools import partial
 
 from autopipe.pipeline.counted import Watch
 from autopipe.tuning.check_schedules import check_winners
-from autopipe.tuning.finals.compare import Decided
-from autopipe.tuning.finals.extras import Extras, make_extras, measure_extras
-from autopipe.tuning.finals.in_model import ModelComparison
-from autopipe.tuning.finals.over_sizes import Family, invite_guests
-from autopipe.tuning.finals.repeat import find_undecided, measure_repeats
+from autopipe.tuning.decision.compare import Decided
+from autopipe.tuning.decision.extras import Extras, make_extras, measure_extras
+from autopipe.tuning.decision.in_model import ModelComparison
+from autopipe.tuning.decision.over_sizes import Family, invite_guests
+from autopipe.tuning.decision.repeat import find_undecided, measure_repeats
 from autopipe.tuning.setup import Setup
 from autopipe.tuning.trials import Trials
 

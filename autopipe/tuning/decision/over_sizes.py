@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Final, Protocol
 
-from autopipe.artifacts.tuning import OpenSetting
+from autopipe.artifacts.tuning import DynamicSetting
 from autopipe.errors import StageError
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.template import serves_dynamic
@@ -73,12 +73,12 @@ def invite_guests(
 
 def pick_settings(
     families: Sequence[Family], journal: Journal
-) -> dict[str, dict[str, OpenSetting]]:
+) -> dict[str, dict[str, DynamicSetting]]:
     """Select the winning settings, by the workload at specialized sizes that they are recorded for.
 
     Each names its workload with dynamic shapes. The setting of the record itself is omitted.
     """
-    settings: dict[str, dict[str, OpenSetting]] = defaultdict(dict)
+    settings: dict[str, dict[str, DynamicSetting]] = defaultdict(dict)
     for family in families:
         member_times = [(state, _find_repeat_times(state, journal)) for state in family.members]
         member_times = [(state, times) for state, times in member_times if times]
@@ -93,7 +93,7 @@ def pick_settings(
         first = member_times[0][0]
         winner = journal.winner(first)
         if winner is None or winner.proposal != proposal:
-            settings[first.task.workload][family.workload] = OpenSetting(
+            settings[first.task.workload][family.workload] = DynamicSetting(
                 engine=proposal.by.engine, implementation=proposal.by.implementation,
                 schedule=proposal.schedule,
             )  # fmt: skip
