@@ -4,6 +4,7 @@ from typing import ClassVar, Final
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
+from autopipe.artifacts.signature import NODES
 
 PACKED: Final = "_prepacked"
 """TVM's suffix of functions with packed weights."""
@@ -28,7 +29,7 @@ class ModelNode(Part, frozen=True):
 class ModelNodes(ArtifactDocument, frozen=True):
     """The nodes of the model's file in order, those of inner graphs after their graph's."""
 
-    FILE: ClassVar[str] = "nodes.json"
+    FILE: ClassVar[str] = NODES
 
     nodes: tuple[ModelNode, ...]
 

@@ -91,6 +91,8 @@ SIZED: Final = tuple(f"lib.{place}.so" for place in range(MOST_LIKELY))
 """Libraries for specialized sizes of a model with dynamic shapes."""
 LIBRARIES: Final = (LIBRARY, *SIZED)
 """Names of all libraries that a build may have."""
+NODES: Final = "nodes.json"
+"""The map from kernel calls to nodes of the model; no run needs it."""
 PREPARE: Final = "prepare_weights"
 """The function of a library that converts stored weights to those of `main`; it raises an error for
 weights of another library. Without it, stored weights are passed unchanged."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from autopipe.artifacts.signature import Signature
+from autopipe.artifacts.signature import NODES, Signature
 from autopipe.errors import ConfigError, PackageError
 from autopipe.packaging.contents import opened
-from autopipe.packaging.manifest import COMPONENTS, NODES, WEIGHTS, Needs, Variant
+from autopipe.packaging.manifest import COMPONENTS, WEIGHTS, Needs, Variant
 from autopipe.packaging.pack import write_package
 from autopipe.packaging.provenance import Predicate, Request, Source, Statement
 from autopipe.packaging.variants import MOST, list_own_libraries

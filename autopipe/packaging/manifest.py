@@ -4,7 +4,6 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
-from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.signature import Signature
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import Digest
@@ -14,8 +13,6 @@ from autopipe.host.distributions import find_installed_version
 MANIFEST: Final = "manifest.json"
 COMPONENTS: Final = "components.cdx.json"
 WEIGHTS: Final = "weights.safetensors"
-NODES: Final = NodeMap.FILE
-"""The map from kernel calls to nodes of the model; no run needs it."""
 
 _RUNTIME = ("apache-tvm", "apache-tvm-ffi")
 

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from autopipe.artifacts.signature import NODES
 from autopipe.compiler.library.arena import copy_array
 from autopipe.compiler.library.runtime import WEIGHTS, Model, load_model
-from autopipe.compiler.target import cpu, gpu
+from autopipe.compiler.target import cpu
 from autopipe.config.problem import format_value
 from autopipe.errors import ConfigError, PackageError, StageError, TargetError
 from autopipe.packaging.contents import PackageContents, open_signed_package, opened
-from autopipe.packaging.manifest import NODES, Needs, Processor, check_runtime
+from autopipe.packaging.manifest import Needs, Processor, check_runtime
 from autopipe.packaging.variants import NODE_MAPS, choose_build, list_libraries, list_own_libraries
 from autopipe.signing.signers import Signers, UnsignedError
 
@@ -109,6 +110,8 @@ def _check_processor(processor: Processor) -> None:
     try:
         cpu.check_features(processor.machine, processor.mcpu, processor.features)
         if processor.gpu is not None:
+            from autopipe.compiler.target import gpu
+
             gpu.check_arch(processor.gpu)
     except TargetError as error:
         raise PackageError(str(error)) from None

@@ -8,10 +8,11 @@ from autopipe import foreign
 from autopipe.artifacts.document import parse_document
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.artifacts.numbers import Amount, Count
+from autopipe.artifacts.signature import NODES
 from autopipe.config.problem import format_first_error
 from autopipe.errors import PackageError
 from autopipe.packaging.contents import PackageContents
-from autopipe.packaging.manifest import NODES, Needs
+from autopipe.packaging.manifest import Needs
 
 _NO_NODES: Final = NodeMap(nodes=(), libraries=())
 

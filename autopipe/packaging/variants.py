@@ -8,8 +8,8 @@ first variant are called `v1.lib.so`, `v1.lib.0.so` and so on; shared weights ar
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from autopipe.artifacts.signature import LIBRARIES, LIBRARY
-from autopipe.packaging.manifest import NODES, Needs
+from autopipe.artifacts.signature import LIBRARIES, LIBRARY, NODES
+from autopipe.packaging.manifest import Needs
 
 MOST: Final = 3
 """Maximum number of variants of a package."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from autopipe.artifacts.model_nodes import NodeMap
-from autopipe.artifacts.signature import LIBRARY, SIZED, Signature
+from autopipe.artifacts.signature import LIBRARY, NODES, SIZED, Signature
 from autopipe.packaging import archive
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS, Needs, Processor
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS, Needs, Processor
 from autopipe.packaging.pack import write_package
 from autopipe.packaging.provenance import (
     Builder,

@@ -9,8 +9,8 @@ import pytest
 from autopipe.api import flow
 from autopipe.api.profile import find_target
 from autopipe.artifacts.model_nodes import name_kernel
+from autopipe.artifacts.signature import NODES
 from autopipe.errors import ConfigError, PackageError
-from autopipe.packaging.manifest import NODES
 from tests.compiler.frontends.models import dense, model, node, save, tensor, value
 from tests.packaging.packages import changed
 

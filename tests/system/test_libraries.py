@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.api import flow
-from autopipe.artifacts.signature import LIBRARY
+from autopipe.artifacts.signature import LIBRARY, NODES
 from autopipe.errors import PackageError
 from autopipe.packaging import archive
 from autopipe.packaging.examine import examine_package
-from autopipe.packaging.manifest import COMPONENTS, MANIFEST, NODES, WEIGHTS
+from autopipe.packaging.manifest import COMPONENTS, MANIFEST, WEIGHTS
 from autopipe.packaging.open import open_package
 
 PIPELINE = """
@@ -29,7 +29,7 @@ schedules:
 verify: {reference: onnxruntime}
 benchmark: null
 """
-FILES = (COMPONENTS, LIBRARY, MANIFEST, NODES, WEIGHTS)
+FILES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
 SHIPPED = ("libscipy_openblas.so", "libscipy_openblas.LICENSE")
 OPENED = """
 import sys

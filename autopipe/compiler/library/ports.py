@@ -1,7 +1,6 @@
 """Check the inputs and output arrays of a call against the signature of a library."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import Final
@@ -10,6 +9,7 @@ import numpy as np
 
 from autopipe.artifacts.signature import Port
 from autopipe.config.dimension import Dimension, Sizes, evaluate_size, list_dimension_names
+from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 Arrays = Mapping[str, np.ndarray]
@@ -60,9 +60,9 @@ def check_names(ports: Sequence[Port], array_names: Iterable[str], kind: str = "
     names = [port.name for port in ports]
     for name in array_names:
         if name not in names:
-            close = get_close_matches(name, names, 1)
+            near = find_closest(name, names)
             does = "takes" if kind == "input" else "returns"
-            hint = f"did you mean {close[0]!r}?" if close else f"it {does} {', '.join(names)}"
+            hint = f"did you mean {near!r}?" if near else f"it {does} {', '.join(names)}"
             raise ConfigError(f"the model has no {kind} {name!r}; {hint}")
 
 
