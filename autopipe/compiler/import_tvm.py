@@ -1,6 +1,7 @@
 """Import TVM in four fifths of the time, without PyTorch, and so that builds come out the same."""
 
 from autopipe.compiler.patches import (
+    cache_callbacks,
     compare_variables,
     iterate_arrays,
     list_functions_once,
@@ -11,6 +12,7 @@ from autopipe.compiler.patches import (
 with omit_torch(), list_functions_once():
     import tvm  # noqa: F401 - loads it
 
+    cache_callbacks()
     compare_variables()
     iterate_arrays()
     order_size_variables()

@@ -5,6 +5,7 @@
     load_cpu_intrinsics  a search registers the intrinsics of every device
     skip_call_stack      TVMScript reads the source of every caller
     cache_type_hints     primitives of schedules analyze their own type hints at each call
+    cache_callbacks      walks and maps analyze their callbacks at each call
     iterate_arrays       iterating over an array looks at each place anew
     order_size_variables a kernel takes sizes in the order of addresses, another in each process
     replace_converters   the ONNX importer takes no converters
@@ -23,7 +24,7 @@ from functools import cache
 from importlib import import_module
 from itertools import repeat
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
 _TORCH: Final = "torch"
@@ -130,6 +131,37 @@ def cache_type_hints() -> None:
     original = getattr(_type_checker, "_dispatcher", None)
     if original is not None and not hasattr(original, "cache_info"):
         setattr(_type_checker, "_dispatcher", cache(original))  # noqa: B010 - TVM's own name
+
+
+def cache_callbacks() -> None:
+    """Make tvm_ffi analyze the type and the signature of a callback once in this process.
+
+    `structural_walk` and `structural_map` do the former at each call, and `structural_mutate` the
+    latter by `inspect` as well, which takes longer than to mutate a small expression. A function
+    that is defined anew at each call has the same code, and so the same signature.
+
+    It can go once tvm_ffi caches both.
+    """
+    from tvm_ffi import structural
+
+    find_type, accepts_mode = (
+        getattr(structural, name)
+        for name in ("_callback_type_to_type_index", "_callback_accepts_inplace_mode")
+    )
+    if hasattr(find_type, "cache_info"):
+        return
+    answers: dict[tuple[CodeType, int], bool] = {}
+
+    def accept(callback: Callable[..., Any]) -> bool:
+        if not isinstance(callback, FunctionType):
+            return bool(accepts_mode(callback))
+        signature = callback.__code__, len(callback.__defaults__ or ())
+        if signature not in answers:
+            answers[signature] = accepts_mode(callback)
+        return answers[signature]
+
+    setattr(structural, "_callback_type_to_type_index", cache(find_type))  # noqa: B010 - theirs
+    setattr(structural, "_callback_accepts_inplace_mode", accept)  # noqa: B010 - likewise
 
 
 def iterate_arrays() -> None:

@@ -104,6 +104,26 @@ def test_arrays_still_check_each_place():
     assert "yield self[i]" in run_python(code), "iterate_arrays can go"
 
 
+def test_callbacks_are_still_analyzed_at_each_call():
+    code = """
+from tvm_ffi.structural import _callback_accepts_inplace_mode, _callback_type_to_type_index as find
+print(hasattr(find, "cache_info"), "inspect" in _callback_accepts_inplace_mode.__code__.co_names)
+"""
+    assert run_python(code) == "False True\n", "cache_callbacks can go"
+
+
+def test_a_callback_that_is_defined_anew_is_called_with_what_it_takes():
+    patches.cache_callbacks()
+    one = tirx.IntImm("int64", 1)
+    for value in (2, 3):
+        number = tirx.IntImm("int64", value)
+        for callback in (lambda _, __: number, lambda _, __, mode: number, lambda *_: number):  # noqa: B023
+            changed = tvm_ffi.structural_mutate(one, [(tirx.IntImm, callback)])
+            assert int(changed) == value
+    with pytest.raises(TypeError, match="must accept"):
+        tvm_ffi.structural_mutate(one, [(tirx.IntImm, lambda node: node)])
+
+
 def test_tvm_ffi_still_imports_pytorch(tmp_path):
     mark = tmp_path / "imported"
     (tmp_path / "torch.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
