@@ -3,9 +3,12 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self
 
+from autopipe.building.dynamic_twins import DynamicTwin
 from autopipe.errors import StoreError
 from autopipe.measure.build import split_weights
 from autopipe.measure.plain_code import PlainKernel, PlainSource, link_plain
@@ -33,10 +36,21 @@ class PreparedChecks:
     If a batch fails, the check of each schedule compiles its reference loops and reports the error.
     """
 
-    def __init__(self, checker: ScheduleChecker, folder: Path | None) -> None:
-        """Wrap a checker; `folder` is for the libraries. Without one, nothing is prepared."""
+    def __init__(
+        self,
+        checker: ScheduleChecker,
+        folder: Path | None,
+        twins: Mapping[str, DynamicTwin] = MappingProxyType({}),
+    ) -> None:
+        """Wrap a checker; `folder` is for the libraries. Without one, nothing is prepared.
+
+        `twins` are tasks by name that take the reference loops of another one.
+        """
         self._checker = checker
         self._folder = folder
+        self._twins = twins
+        self._keys: dict[str, _Key] = {}
+        """The schedule of each task whose reference loops are compiled, by name."""
         self._waiting: dict[_Key, PlainSource] = {}
         self._running: list[tuple[Child, Mapping[_Key, PlainKernel]]] = []
         self._compiled: dict[_Key, PlainKernel] = {}
@@ -45,7 +59,10 @@ class PreparedChecks:
         """Queue the reference loops of a schedule for compilation, if it needs a check."""
         if self._folder is not None and self._checker.needs_check(suspect):
             packing = split_weights(suspect.scheduled).compiled_packing
+            if suspect.task in self._twins and packing is None:
+                return
             self._waiting[suspect[:4]] = PlainSource(suspect.workload, packing)
+            self._keys[suspect.task] = suspect[:4]
         links = [child.link for child, _ in self._running]
         if len(self._waiting) >= _BATCH and len(wait_for_readable(links, 0.0)) == len(links):
             self.start()
@@ -79,8 +96,19 @@ class PreparedChecks:
         """Judge each suspect. Raises StageError as the checker does."""
         self._await_batches()
         return self._checker.judge(
-            [suspect._replace(plain=self._compiled.get(suspect[:4])) for suspect in suspects]
+            [suspect._replace(plain=self._find_compiled(suspect)) for suspect in suspects]
         )
+
+    def _find_compiled(self, suspect: Suspect) -> PlainKernel | None:
+        """Find the compiled reference loops of a schedule, or those of its task's twin."""
+        twin = self._twins.get(suspect.task)
+        if twin is None or suspect[:4] in self._compiled:
+            return self._compiled.get(suspect[:4])
+        if split_weights(suspect.scheduled).compiled_packing is not None:
+            return None
+        key = self._keys.get(twin.task)
+        kernel = None if key is None else self._compiled.get(key)
+        return None if kernel is None else replace(kernel, counts=twin.counts)
 
     def __enter__(self) -> Self:
         return self

@@ -53,6 +53,9 @@ class PlainKernel:
     path: str
     """The path of the library."""
     name: str
+    counts: tuple[tuple[int, int], ...] = ()
+    """Positions and values of the size arguments of loops of dynamic shapes, where these stand for
+    a workload of static shapes."""
 
 
 def compile_plain(source: PlainSource) -> PlainFunctions:
@@ -75,7 +78,8 @@ def link_plain(sources: Mapping[str, PlainSource], path: Path) -> None:
 def open_plain(kernel: PlainKernel, source: PlainSource) -> PlainFunctions:
     """Load unscheduled loops that `link_plain` has linked from the same source."""
     linking.load_libraries(source.workload)
-    return _find_functions(_open_library(kernel.path), kernel.name, source)
+    functions = _find_functions(_open_library(kernel.path), kernel.name, source)
+    return functions._replace(loops=_fix_sizes(functions.loops, kernel.counts))
 
 
 def plain_target() -> tvm.target.Target:
@@ -100,6 +104,22 @@ def _compile_functions(functions: Mapping[str, tvm.tirx.PrimFunc]) -> tvm.runtim
 def _find_functions(library: tvm.runtime.Module, name: str, source: PlainSource) -> PlainFunctions:
     packing = None if source.packing is None else library[name + _PACKING]
     return PlainFunctions(library[name], packing)
+
+
+def _fix_sizes(
+    loops: Callable[..., object], counts: tuple[tuple[int, int], ...]
+) -> Callable[..., object]:
+    """Let loops of dynamic shapes take tensors alone."""
+    if not counts:
+        return loops
+
+    def call(*tensors: object) -> object:
+        arguments = list(tensors)
+        for at, count in counts:
+            arguments.insert(at, count)
+        return loops(*arguments)
+
+    return call
 
 
 @cache

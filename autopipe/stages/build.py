@@ -191,6 +191,7 @@ class BuildStage(Stage, frozen=True):
         plain: Path | None,
     ) -> "Iterator[Choices]":
         from autopipe.building.choice import Asked, Choices
+        from autopipe.building.dynamic_twins import find_dynamic_twins
         from autopipe.building.prepared_checks import PreparedChecks
         from autopipe.compiler import module_io
         from autopipe.compiler.labels.op_info import annotate_workload
@@ -218,7 +219,9 @@ class BuildStage(Stage, frozen=True):
             text = f"schedules.rules.{rule}: matches no task; `autopipe tasks` shows what there is"
             ctx.emit(Warn(stage=self.name, message=text))
         watch = Watch(self.name, ctx.emit)
-        checks = PreparedChecks(Inspector.of(ctx, failures, watch=watch), plain)
+        inspector = Inspector.of(ctx, failures, watch=watch)
+        twins = find_dynamic_twins([(request.task, request.workload) for request in requests])
+        checks = PreparedChecks(inspector, plain, twins)
         maker = Maker({request.task.name: request.workload for request in requests}, failures)
         with maker, checks:
             yield Choices(requests, policy, maker, checks, watch)
