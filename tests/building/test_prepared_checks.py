@@ -7,7 +7,7 @@ from tvm import te, topi
 
 from autopipe.building.dynamic_twins import find_dynamic_twins
 from autopipe.building.prepared_checks import PreparedChecks
-from autopipe.compiler.dynamic_sizes.kernel_sizes import bind_likely_sizes
+from autopipe.compiler.dynamic_sizes.kernel_sizes import bind_kernel_sizes
 from autopipe.measure.build import split_weights
 from autopipe.measure.cases import make_case_arguments
 from autopipe.measure.check import PlainLoops, WrongAnswer
@@ -174,7 +174,7 @@ def test_loops_of_dynamic_shapes_take_the_tensors_of_a_size(tmp_path):
     x = te.placeholder((n * 8,), name="x")
     workload = module([x, n, topi.nn.relu(x)], [[1, 2, 40]])
     link_plain({"all": PlainSource(workload)}, tmp_path / "plain.so")
-    static = bind_likely_sizes(workload)
+    static = bind_kernel_sizes(workload, {"n": 2})
     kernel = PlainKernel(str(tmp_path / "plain.so"), "all", ((1, 2),))
     loops = open_plain(kernel, PlainSource(static)).loops
     arrays = make_case_arguments(static, "random", 0)
