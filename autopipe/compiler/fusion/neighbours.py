@@ -22,7 +22,7 @@ from autopipe.compiler.fusion.regroup import Functions, read_groups, replace_gro
 from autopipe.compiler.graph.calls import graph_functions, is_kernel_call, list_bindings
 from autopipe.compiler.graph.hoist import COUNT
 from autopipe.compiler.graph.literals import list_tensors
-from autopipe.compiler.labels.op_info import CallInfos
+from autopipe.compiler.labels.op_info import CallInfo, CallInfos
 from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.tasks import make_workload
 
@@ -34,6 +34,8 @@ _CONVOLUTION: Final = "nn.conv2d"
 
 def can_join(module: tvm.IRModule, parts: CallInfos) -> bool:
     """Tell whether a legalized module has a depthwise convolution of static shape."""
+    if not any(map(_is_depthwise_part, parts.by_site.values())):
+        return False
     values = (b.value for _, function in graph_functions(module) for b in list_bindings(function))
     calls = (value for value in values if is_kernel_call(value))
     depthwise = (call for call in calls if is_depthwise(call, parts))
@@ -44,8 +46,11 @@ def can_join(module: tvm.IRModule, parts: CallInfos) -> bool:
 
 def is_depthwise(call: relax.Call, parts: CallInfos) -> bool:
     """Tell whether a call is a grouped convolution."""
-    op = parts.of(call).op
-    return op.name == _CONVOLUTION and op.attributes.get("groups", 1) != 1
+    return _is_depthwise_part(parts.of(call))
+
+
+def _is_depthwise_part(part: CallInfo) -> bool:
+    return part.op.name == _CONVOLUTION and part.op.attributes.get("groups", 1) != 1
 
 
 def join_neighbours(

@@ -11,6 +11,8 @@ from typing import Final, TypeGuard
 import tvm
 from tvm import relax
 
+_CALL_TIR: Final = tvm.ir.Op.get("relax.call_tir")
+
 COMPUTED: Final = "autopipe.computed_rounds"
 """Attribute of a function that calls others in a loop of data-dependent trip count."""
 
@@ -154,6 +156,6 @@ def is_kernel_call(value: relax.Expr) -> TypeGuard[relax.Call]:
 
 def find_callee(value: relax.Expr) -> str | None:
     """Return the name of the PrimFunc that a `call_tir` calls; None for any other value."""
-    if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir":
+    if isinstance(value, relax.Call) and value.op.same_as(_CALL_TIR):
         return str(value.args[0].name_hint)
     return None

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 import tvm
@@ -84,9 +85,15 @@ def set_labels(module: tvm.IRModule, labels: Mapping[relax.Var, Label]) -> tvm.I
     return labelled_module
 
 
-def complete_labels(module: tvm.IRModule, *, imported: bool = False) -> tvm.IRModule:
+def complete_labels(
+    module: tvm.IRModule,
+    given_labels: Mapping[relax.Var, Label] = MappingProxyType({}),
+    *,
+    imported: bool = False,
+) -> tvm.IRModule:
     """Label unlabelled variables after their readers, their operands, or the caller.
 
+    Variables keep their labels, and have `given_labels` in place of them.
     Data movement then counts as added, unless the module was just `imported`. Computation does not,
     even if only data movement reads it: a convolution that replaces a transposed convolution
     computes that node, and the rest moves its result.
@@ -95,7 +102,7 @@ def complete_labels(module: tvm.IRModule, *, imported: bool = False) -> tvm.IRMo
     functions = {str(var.name_hint): function for var, function in graph_functions(module)}
     callers: dict[str, Label | None] = {}
     for name in sort_callers_first(functions, "main"):
-        graph = _Readers(functions[name])
+        graph = _Readers(functions[name], given_labels)
         function_labels = graph.complete(imported=imported)
         if (caller := callers.get(name)) is not None:
             function_labels |= {b.var: caller for b in graph.bound if b.var not in function_labels}
@@ -179,11 +186,16 @@ def _read_labels(module: tvm.IRModule) -> Labels:
 class _Readers:
     """The def-use chains of a function."""
 
-    def __init__(self, function: relax.Function) -> None:
+    def __init__(
+        self,
+        function: relax.Function,
+        given_labels: Mapping[relax.Var, Label] = MappingProxyType({}),
+    ) -> None:
         self.bound = list_bindings(function)
+        variables = [binding.var for binding in self.bound]
         self.own: Labels = {
-            binding.var: label for binding in self.bound
-            if (label := read_label(binding.var.name)) is not None
+            var: label for var in variables
+            if (label := given_labels.get(var) or read_label(var.name)) is not None
         }  # fmt: skip
         self.readers: dict[relax.Var, list[relax.Var]] = defaultdict(list)
         self.read: dict[relax.Var, list[relax.Var]] = {}

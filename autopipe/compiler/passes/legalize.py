@@ -17,11 +17,18 @@ from autopipe.compiler.arithmetic import (  # noqa: F401 - they register legaliz
 )
 from autopipe.compiler.graph import split_resize
 from autopipe.compiler.graph.calls import graph_functions, list_bindings
+from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.graph.shared_legalization import share_legalizations
 from autopipe.errors import ModelError
 
 _OF_SHAPES: Final = frozenset({"shape_of", "tensor_to_shape"})
 """Ops of the virtual machine itself: they query sizes and compute nothing."""
+
+DISPATCHED: Final = frozenset({
+    "relax.argsort", "relax.bucketize", "relax.cumprod", "relax.cumsum",
+    "relax.multinomial_from_uniform", "relax.sort", "relax.topk",
+})  # fmt: skip
+"""Ops with implementations by target, which two passes of TVM insert."""
 
 _GIVES_UP: Final = "TVM cannot compute an op as this model uses it"
 
@@ -33,14 +40,10 @@ def legalize_ops(module: tvm.IRModule) -> tvm.IRModule:
 
     Raises ModelError if TVM's code for an op is broken, as for `nn.pixel_shuffle`.
     """
-    sequence = tvm.transform.Sequential(
-        [
-            # `LegalizeOps` skips ops with target-specific implementations
-            backend.DispatchSampling(),
-            backend.DispatchSortScan(),
-            transform.LegalizeOps({split_resize.RESIZE: split_resize.legalize_resize}),
-        ]
-    )
+    passes = [transform.LegalizeOps({split_resize.RESIZE: split_resize.legalize_resize})]
+    if not list_contents(module).isdisjoint(DISPATCHED):  # `LegalizeOps` skips these
+        passes = [backend.DispatchSampling(), backend.DispatchSortScan(), *passes]
+    sequence = tvm.transform.Sequential(passes)
     try:
         return sequence(module)
     except (AttributeError, LookupError, TypeError, ValueError) as error:

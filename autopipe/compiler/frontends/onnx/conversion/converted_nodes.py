@@ -9,7 +9,7 @@ from tvm.ir import Expr, IRModule
 
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.graph.calls import graph_functions, list_bindings
-from autopipe.compiler.labels.node_labels import Label, complete_labels, set_labels
+from autopipe.compiler.labels.node_labels import Label, complete_labels
 from autopipe.compiler.step_counter import count_steps
 
 Origins = Mapping[str, frozenset[int]]
@@ -48,7 +48,7 @@ class ConvertedNodes:
                 pair = self._labels.get(hash(binding.var)) or self._labels.get(hash(binding.value))
                 if pair is not None:
                     labels[binding.var] = pair[1]
-        return complete_labels(set_labels(module, labels), imported=True)
+        return complete_labels(module, labels, imported=True)
 
 
 def _list_values(value: Expr) -> Iterator[Expr]:

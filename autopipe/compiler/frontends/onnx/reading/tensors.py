@@ -51,8 +51,11 @@ def list_graphs(graph: GraphProto, depth: int = 0) -> Iterator[GraphProto]:
         raise ModelError(f"graphs are nested deeper than {MAX_DEPTH} levels")
     yield graph
     for node in graph.node:
-        for inner in list_bodies(node):
-            yield from list_graphs(inner, depth + 1)
+        for attribute in node.attribute:  # as in `list_bodies`, without a generator for each node
+            if attribute.HasField("g"):
+                yield from list_graphs(attribute.g, depth + 1)
+            for inner in attribute.graphs:
+                yield from list_graphs(inner, depth + 1)
 
 
 def list_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
