@@ -69,8 +69,13 @@ class Windows:
     once: bool = False
     """Whether no element of the input is read for two outputs, as in sums along an axis."""
 
-    computes: bool = False
-    """Whether elementary functions, such as square roots, are applied to the results."""
+    calls_ns: float = 0.0
+    """Time of elementary functions, such as square roots of results, on one core."""
+
+    @property
+    def computes(self) -> bool:
+        """Tell whether elementary functions are computed."""
+        return self.calls_ns > 0
 
     @property
     def wide(self) -> bool:
@@ -97,6 +102,18 @@ class Windows:
     def taps(self) -> int:
         """Return the number of elements in a window."""
         return math.prod(self.window)
+
+    @property
+    def steps(self) -> int:
+        """Return the number of elements in all windows."""
+        return math.prod(self.extents) * self.taps
+
+    @property
+    def input_elements(self) -> int:
+        """Estimate the elements of the input, with equal strides along all axes of a window."""
+        axes = sum(extent > 1 for extent in self.window)
+        per_output = self.taps if self.once else min(self.taps, self.stride**axes)
+        return math.prod(self.extents) * per_output
 
     @property
     def taps_across(self) -> int:
@@ -148,7 +165,7 @@ def match_windows(sch: Schedule) -> Windows | None:
         weights=weights,
         free=weights is not None and _is_free(sch, block, weights),
         once=all(sum(map(bool, part[:-1])) <= 1 for part in data),
-        computes=any(estimate_call_ns(other) > 0 for other in (block, *after)),
+        calls_ns=sum(map(estimate_call_ns, (block, *after))),
     )
 
 

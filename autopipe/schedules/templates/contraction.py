@@ -40,10 +40,10 @@ from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count_iterations
 from autopipe.schedules.analysis.simple_indices import to_simple_indices
-from autopipe.schedules.effort import has_costly_functions
+from autopipe.schedules.cost import choose_threshold
 from autopipe.schedules.guarded import guard_nest, guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import CYCLES, ELEMENTS
+from autopipe.schedules.parallel_work import CALLS_NS, CYCLES, ELEMENTS
 from autopipe.schedules.primitives import inline_blocks, replace_sums, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
@@ -52,7 +52,7 @@ from autopipe.schedules.tiling.lines import extend_rows
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
-from autopipe.schedules.tiling.promise import reads_many_weights
+from autopipe.schedules.tiling.promise import find_threshold, reads_many_weights
 from autopipe.schedules.tiling.tile import Tile
 
 _FEW_ROWS: Final = 8
@@ -62,10 +62,14 @@ _LONG: Final = 32
 """Steps of a sum that fill vectors well; of a shorter one only a single row is few."""
 
 _NARROWER: Final = 4
-"""Divisor of the vector width for few columns."""
+"""Divisor of the vector width, a ratio, for columns that are fewer than a vector has elements. All
+of 1 to 15 columns in vectors of 16, divided by 4, are 39 vectors and single columns, by 2 43, by 8
+64."""
 
 _FEWER: Final = 3
-"""Divisor of the rows of a tile for few rows."""
+"""Divisor of the rows of a tile, a ratio, for rows that are fewer than a tile has. By 3 a tile of
+12 x 2 vectors leaves 4 x 2 sums, which just hide the latency of 4 cycles in 2 ports. All of 1 to 11
+rows then take 108 cycles a step, with 2 139, and with 4 121.5."""
 
 _NEAR: Final = 16
 """Bytes that a core reads in a cycle, where each element is read once."""
@@ -135,14 +139,15 @@ class ContractionTemplate(Template[Contraction, Tile]):
         """Yield every setting of the knobs; other reductions do not prefetch."""
         if match.sums_products:
             return promise.list_settings(match, hardware)
-        room = replace(hardware, registers=hardware.registers // match.results)
-        return (one for one in tile.list_tiles(match, room) if not one.fetched and not one.ahead)
+        return _list_reduction_settings(match, _divide_registers(match, hardware))
 
     def fill(self, match: Contraction, hardware: HardwareParams) -> Tile:
         """Choose the knobs for a processor, without measuring."""
         if match.sums_products:
             return promise.choose_tile(match, hardware)
-        return promise.choose_reduction_tile(match, hardware, self.settings(match, hardware))
+        tile = promise.choose_reduction_tile(match, hardware, self.settings(match, hardware))
+        room = _divide_registers(match, hardware)
+        return replace(tile, shared_from=_choose_reduction_threshold(match, tile, room))
 
     def estimate(self, match: Contraction, tile: Tile, hardware: HardwareParams) -> float:
         """Estimate the time of a setting, in cycles."""
@@ -151,9 +156,10 @@ class ContractionTemplate(Template[Contraction, Tile]):
     def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         if match.sums_products:
-            terms = Terms(partial(Product.of, dynamic_sizes=True), tile.shared_from)
+            least = find_threshold(match, tile.shared_from)
+            terms = Terms(partial(Product.of, dynamic_sizes=True), least)
         else:
-            terms = Terms(_match_reduction, _find_parallel_threshold(sch, match, tile))
+            terms = Terms(_match_reduction, _find_reduction_threshold(match, tile))
         tile_contraction(sch, match, tile, terms)
 
 
@@ -179,9 +185,35 @@ def _match_reduction(block: SBlock) -> Product | None:
     return None if "bool" in dtypes else product
 
 
-def _find_parallel_threshold(sch: Schedule, match: Contraction, tile: Tile) -> int:
-    """Return the minimum number of steps of a reduction that pay for threads."""
-    if has_costly_functions([sch.get(sch.get_sblock(match.name))]):
+def _divide_registers(match: Contraction, hardware: HardwareParams) -> HardwareParams:
+    """Return the hardware with the registers that each result of an output has."""
+    return replace(hardware, registers=hardware.registers // match.results)
+
+
+def _list_reduction_settings(match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
+    """Yield every tile, and once more where the processor decides otherwise on threads."""
+    for one in tile.list_tiles(match, hardware):
+        if not one.fetched and not one.ahead:
+            yield one
+            threshold = _choose_reduction_threshold(match, one, hardware)
+            if threshold is not None:
+                yield replace(one, shared_from=threshold)
+
+
+def _choose_reduction_threshold(
+    match: Contraction, tile: Tile, hardware: HardwareParams
+) -> int | None:
+    """Choose the knob `shared_from` of a reduction other than a product."""
+    nanoseconds = promise.estimate_reduction_ns(match, tile, hardware)
+    default = _find_reduction_threshold(match, replace(tile, shared_from=None))
+    return choose_threshold(match.products, default, nanoseconds, hardware)
+
+
+def _find_reduction_threshold(match: Contraction, tile: Tile) -> int:
+    """Return the steps of a reduction from which threads share it."""
+    if tile.shared_from is not None:
+        return tile.shared_from
+    if match.calls_ns >= CALLS_NS or reads_many_weights(match):
         return 0
     read_once = tile.rows == 1 and not match.lines.rows
     return CYCLES * (_NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width)
@@ -209,9 +241,7 @@ def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms:
     tile_levels = _drop_unreachable_tiles(
         [(nest, copy), *_list_smaller_tiles(nest, copy)], dynamic_sizes
     )
-    is_parallel = reads_many_weights(contraction) or is_large_enough(
-        (*product.lengths, *product.steps), terms.least, dynamic_sizes
-    )
+    is_parallel = is_large_enough((*product.lengths, *product.steps), terms.least, dynamic_sizes)
     tiles = loops.build_tile_loops(tile_levels, is_parallel)
     totals = [store.buffer for store in product.stores]
     nests = [*operands, *([copy.write()] if copy else []), tiles]

@@ -21,7 +21,7 @@ Example: `vpdpbusd` with 512 bits has 16 lanes and groups of 4. A product of [28
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -32,9 +32,8 @@ from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.dot_products import DotProduct, find_instruction, list_dot_products
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.short_sums import ShortSum
-from autopipe.schedules.cost import step_cycles
+from autopipe.schedules.cost import choose_threshold, step_cycles, to_ns
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.templates.contraction import Terms, tile_contraction
 from autopipe.schedules.templates.template import Template
@@ -45,6 +44,7 @@ from autopipe.schedules.tiling.promise import (
     TILE,
     UNFETCHED,
     count_jobs,
+    find_threshold,
     needs_outer_rows,
     shares_tiles,
 )
@@ -53,6 +53,9 @@ from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, choose_fetch_dista
 _BYTE: Final = 8
 """Bits of an int8 operand, and mostly of a result."""
 _OPERANDS: Final = 2
+_EPILOGUE: Final = 40
+"""Cycles to round a vector of sums back to int8, with a division: on a Zen 4 33 and 48 in two
+convolutions of pipeline `detector`, by their time on one thread less the estimate of the sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class DotProductTile:
     """The outer loop over the tiles: "columns" reads the weights once, "rows" the input."""
     ahead: int = 0
     """Prefetch distance of packed weights, in steps of the sum; 0: no prefetch."""
+    shared_from: int | None = None
+    """Products from which threads share the tiles; None: as in `parallel_work.py`."""
 
     @property
     def columns(self) -> int:
@@ -106,7 +111,19 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         return DotProducts(short, match) if _is_in_order(sch, match, short) else None
 
     def settings(self, match: DotProducts, hardware: HardwareParams) -> Iterator[DotProductTile]:
-        """Yield every tile that fits the registers, for every instruction of the processor."""
+        """Yield every tile that fits the registers, for every instruction of the processor.
+
+        A tile comes once more where the processor decides otherwise on threads than the default.
+        """
+        tiles = list(self._list_tiles(match, hardware))
+        threshold = self._choose_threshold(match, tiles, hardware)
+        for tile in tiles:
+            yield tile
+            if threshold is not None:
+                yield replace(tile, shared_from=threshold)
+
+    def _list_tiles(self, match: DotProducts, hardware: HardwareParams) -> Iterator[DotProductTile]:
+        """Yield every tile that fits the registers, without a decision on threads."""
         sums, granule = match.sums, match.sums.lines.granule
         for dot in list_dot_products(match.short.operands):
             if match.short.depth % dot.group or granule * 2 <= dot.lanes:
@@ -129,11 +146,14 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
     def fill(self, match: DotProducts, hardware: HardwareParams) -> DotProductTile:
         """Return the tile of the minimum estimated time, without measuring.
 
-        Raises ScheduleError if the processor has no instruction for these extents.
+        Threads share it where a second one pays. Raises ScheduleError if the processor has no
+        instruction for these extents.
         """
-        tiles = [tile for tile in self.settings(match, hardware) if tile.outer == "columns"]
+        tiles = [tile for tile in self._list_tiles(match, hardware) if tile.outer == "columns"]
         if not tiles:
             raise ScheduleError(f"no dot-product instruction for extents {match.short.extents}")
+        threshold = self._choose_threshold(match, tiles, hardware)
+        tiles = [replace(tile, shared_from=threshold) for tile in tiles]
         tile = min(tiles, key=lambda tile: self.estimate(match, tile, hardware))
         narrow = replace(match.sums, bits=_BYTE)
         by_rows = needs_outer_rows(narrow, _to_contraction_tile(tile), hardware)
@@ -163,13 +183,28 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
             steps * step + vectors * STORE + TILE
         )
 
+    def _choose_threshold(
+        self, match: DotProducts, tiles: Sequence[DotProductTile], hardware: HardwareParams
+    ) -> int | None:
+        """Choose the knob `shared_from`, by the time of the fastest tile on one core."""
+        sums, one_core = match.sums, replace(hardware, cores=1)
+        if not tiles:
+            return None
+        tile = min(tiles, key=lambda tile: self.estimate(match, tile, one_core))
+        cycles = self.estimate(match, tile, one_core)
+        if sums.after:
+            cycles += _EPILOGUE * math.prod(sums.extents) / tile.lanes
+        nanoseconds, default = to_ns(cycles, hardware.machine), find_threshold(sums, None)
+        return choose_threshold(sums.products, default, nanoseconds, hardware)
+
     def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         dot, sums = _find_instruction(match, tile), match.sums
         if dot.row != match.short.operands[0]:
             copy = _widen_input(sch, match, dot.row)
             sums = replace(sums, before=(*sums.before, copy))
-        tile_contraction(sch, sums, _to_contraction_tile(tile), Terms(Product.of, PRODUCTS, dot))
+        least = find_threshold(match.sums, tile.shared_from)
+        tile_contraction(sch, sums, _to_contraction_tile(tile), Terms(Product.of, least, dot))
 
 
 DOT_PRODUCT: Final = DotProductTemplate()
@@ -209,4 +244,4 @@ def _find_instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
 def _to_contraction_tile(tile: DotProductTile) -> Tile:
     """Convert to a tile of template `contraction`."""
     return Tile(tile.rows, tile.columns, tile.lanes, packed=True, outer=tile.outer, unroll=1,
-                ahead=tile.ahead)  # fmt: skip
+                ahead=tile.ahead, shared_from=tile.shared_from)  # fmt: skip

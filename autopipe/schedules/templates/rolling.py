@@ -35,11 +35,10 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.primitives import inline_blocks, rewrite_function
 from autopipe.schedules.templates.contraction import build_operand_nests
 from autopipe.schedules.templates.template import Template, make_schedule
-from autopipe.schedules.templates.window import WINDOW, WindowTile, pack_weights
+from autopipe.schedules.templates.window import WINDOW, pack_weights
 from autopipe.schedules.tiling import promise
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.loops import Tiled
@@ -54,6 +53,7 @@ from autopipe.schedules.tiling.rolled_form import (
 from autopipe.schedules.tiling.rolling import RollingLoops
 from autopipe.schedules.tiling.tile import Tile
 from autopipe.schedules.tiling.tile import list_tiles as tiles
+from autopipe.schedules.tiling.window_tile import WindowTile
 from autopipe.schedules.tiling.windows import OpenWindows
 
 _TRIED: Final = 3
@@ -97,7 +97,7 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
         strips = heapq.nsmallest(
             _TRIED,
             dict.fromkeys(
-                replace(tile, shared=2)
+                replace(tile, shared=2, shared_from=None)
                 for tile in WINDOW.settings(match.windows, single_core, overlap=True)
             ),
             key=lambda tile: WINDOW.estimate(match.windows, tile, single_core),
@@ -129,8 +129,7 @@ class RollingTemplate(Template[RolledParts, RowTiles]):
         loops = RollingLoops(
             first, border, windows, last, windows_input, match.height, match.stride, knobs.rows
         )
-        sums = math.prod(match.image) * math.prod(match.first.terms)
-        prologue.nests.append(loops.write(parallel=sums >= PRODUCTS))
+        prologue.nests.append(loops.write())
         rewrite_function(sch, tvm.tirx.stmt_seq(*prologue.nests), prologue.buffers)
 
 

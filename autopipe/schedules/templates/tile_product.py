@@ -34,10 +34,10 @@ from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import axes_of, is_copy
 from autopipe.schedules.analysis.simple_indices import to_simple_indices
 from autopipe.schedules.analysis.tile_products import COLUMNS, REGISTERS, TILE_PRODUCTS
-from autopipe.schedules.cost import to_ns
+from autopipe.schedules.cost import threads_pay, to_ns
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
+from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.primitives import inline_blocks, parallelize_loop, replace_sums
 from autopipe.schedules.templates.contraction import build_operand_nests
 from autopipe.schedules.templates.template import Template
@@ -133,9 +133,10 @@ class TileProductTemplate(Template[Tiled, Block]):
             raise ScheduleError(f"no tiles for extents {tiled.found.extents}")
         best = min(blocks, key=lambda block: self.estimate(tiled, block, hardware))
         work = math.prod(tiled.found.extents) * math.prod(tiled.reduced) * tiled.depth
-        cores = hardware.cores if work >= PRODUCTS else 1
         results = math.prod(tiled.found.extents) / COLUMNS * STORE
-        vectors = to_ns((work / _PRODUCTS + results) / cores, hardware.machine)
+        vectors = to_ns(work / _PRODUCTS + results, hardware.machine)
+        if threads_pay(vectors, hardware.machine):
+            vectors /= hardware.cores
         words = choose_step_depth(tiled) // TILE_PRODUCTS[tiled.found.operands].group
         if words < _FEWEST or self.estimate(tiled, best, hardware) > vectors:
             raise ScheduleError("vectors are faster than tiles that are not full")

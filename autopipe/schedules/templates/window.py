@@ -19,23 +19,19 @@ Example: a depthwise 3x3 convolution of [1, 56, 56, 96] (NHWC), tiles of 4 x 32,
             y[i, 4 * j : 4 * j + 4, strip] = sums
 """
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import tvm
-from tvm.s_tir import Schedule, ScheduleError
+from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, read_dynamic_sizes
 from autopipe.compiler.graph.weights import MARK
-from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, match_windows
-from autopipe.schedules.cost import hiding_sums
-from autopipe.schedules.divisors import floor_power, list_divisors
 from autopipe.schedules.effort import has_costly_functions
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import WINDOW_PRODUCTS
@@ -46,37 +42,18 @@ from autopipe.schedules.primitives import (
     write_out,
 )
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.tiling.tile import list_tile_sizes
+from autopipe.schedules.tiling.window_tile import (
+    MAX_VECTORS,
+    WindowTile,
+    can_fit_tile,
+    choose_tile_threshold,
+    count_input_elements,
+    estimate_efficiency,
+    find_row_extent,
+    list_strips,
+    list_tile_rows,
+)
 from autopipe.schedules.tiling.windows import PAIR, UNROLLED, OpenWindows
-
-MAX_VECTORS = 4
-"""Maximum vectors in a row of a tile."""
-
-AHEAD = 256
-"""Operations in the out-of-order window: sums of short windows overlap with the next ones."""
-
-STACK = 1024
-"""Bytes from which on TVM takes a buffer from the runtime's allocator, not from the stack."""
-
-MANY = 3
-"""Weights in a row above which keeping the input row in registers, too, leaves few for sums. Tiles
-of at least half a row then read their input from the stack, which is faster; shorter tiles lose.
-With twice as many weights one sum is left, and all tiles read the stack: 7x7 at 56 x 56 x 48 has
-7 sums in place of one, and takes 288 us in place of 928."""
-
-
-@dataclass(frozen=True, slots=True)
-class WindowTile:
-    """The knobs."""
-
-    rows: int
-    """Outputs along the last but one axis; divides its extent, or the last tile overlaps others."""
-    columns: int
-    """Outputs along the last axis; divides its extent, or the last tile overlaps others."""
-    width: int
-    """Elements in a vector, a power of two; divides `columns`."""
-    shared: int
-    """Number of loops over tiles, from the outermost on, that are fused and run in parallel."""
 
 
 class WindowTemplate(Template[Windows, WindowTile]):
@@ -104,23 +81,33 @@ class WindowTemplate(Template[Windows, WindowTile]):
 
         Tiles divide the outputs, or overlap. Unless `overlap` is given, they overlap where no
         vector divides the last axis, or no full vector where functions (exp, erf) are computed.
+        A tile comes once more where the processor decides otherwise on threads than the default.
         """
         lanes = hardware.lanes(windows.bits)
         if overlap is None:
             overlap = windows.extents[-1] % (lanes if windows.computes else NARROW) != 0
         planes = max(1, len(windows.extents) - PAIR)
-        for columns, width in _list_strips(windows, lanes, overlap=overlap):
+        for columns, width in list_strips(windows, lanes, overlap=overlap):
             if columns // width > MAX_VECTORS:
                 continue
-            for rows in _list_tile_rows(windows, hardware.registers, overlap=overlap):
+            for rows in list_tile_rows(windows, hardware.registers, overlap=overlap):
                 single = columns == width == rows * width
-                if single or _can_fit_tile(windows, rows, columns, width, hardware):
+                if single or can_fit_tile(windows, rows, columns, width, hardware):
                     for fused_loops in range(planes, planes + (1 if windows.along else PAIR + 1)):
-                        yield WindowTile(rows, columns, width, fused_loops)
+                        tile = WindowTile(rows, columns, width, fused_loops)
+                        yield tile
+                        threshold = choose_tile_threshold(windows, tile, hardware)
+                        if threshold is not None:
+                            yield replace(tile, shared_from=threshold)
+
+    def fill(self, windows: Windows, hardware: HardwareParams) -> WindowTile:
+        """Return the tile of the best estimate; threads share it where a second one pays."""
+        tile = replace(super().fill(windows, hardware), shared_from=None)
+        return replace(tile, shared_from=choose_tile_threshold(windows, tile, hardware))
 
     def estimate(self, windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:
         """Estimate the relative time of a tile, without a unit."""
-        return 1 / _estimate_efficiency(tile, windows, hardware)
+        return 1 / estimate_efficiency(tile, windows, hardware)
 
     def apply(self, sch: Schedule, windows: Windows, tile: WindowTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -140,36 +127,9 @@ class WindowTemplate(Template[Windows, WindowTile]):
 WINDOW: Final = WindowTemplate()
 
 
-def _list_strips(windows: Windows, lanes: int, *, overlap: bool) -> Iterator[tuple[int, int]]:
-    """Yield (columns, vector width) of tiles, in elements.
-
-    Example: 84 columns and 8 lanes give 1 to 28 in vectors of up to 4, and, if they may overlap, 8,
-    16, 24 and 32 in vectors of 8: 11, 6, 4 and 3 strips.
-    """
-    breadth = windows.extents[-1]
-    for columns in list_divisors(breadth, MAX_VECTORS * lanes):
-        yield columns, math.gcd(columns, lanes)
-    width = min(lanes, floor_power(breadth))
-    if overlap and breadth % width and windows.may_overlap:
-        for columns in list_tile_sizes(breadth, width, min(MAX_VECTORS, breadth // width)):
-            yield columns, width
-
-
-def _list_tile_rows(windows: Windows, most: int, *, overlap: bool) -> list[int]:
-    """List the numbers of rows that a tile may have.
-
-    Example: 41 rows have no divisor but 1; seven tiles of 6 that overlap cover them.
-    """
-    extent = _find_row_extent(windows)
-    rows = list_divisors(extent, most)
-    if overlap and windows.may_overlap:
-        rows = sorted({*rows, *list_tile_sizes(extent, 1, min(extent, most))})
-    return rows
-
-
 def _has_overlapping_tiles(windows: Windows, tile: WindowTile) -> bool:
     """Tell whether tiles overlap, which TVM's primitives cannot express."""
-    return bool(windows.extents[-1] % tile.columns or _find_row_extent(windows) % tile.rows)
+    return bool(windows.extents[-1] % tile.columns or find_row_extent(windows) % tile.rows)
 
 
 def _write_tiles(
@@ -195,7 +155,7 @@ def _write_tiles(
     packing_loops = [sch.get(sch.get_loops(rv)[0]) for rv in packing_blocks]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
     buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
-    tile_loops = nest.write(0 if has_costly_functions(blocks.values()) else WINDOW_PRODUCTS)
+    tile_loops = nest.write(_find_threshold(tile, blocks.values()))
     rewrite_function(sch, tvm.tirx.stmt_seq(*packing_loops, tile_loops), buffers)
 
 
@@ -224,9 +184,16 @@ def _split_into_tiles(
     sch.reorder(*outer, column_tile, row_tile, row, column)
     tiles = [*outer, column_tile, row_tile]
     parallel_loop = sch.fuse(*tiles[: tile.shared])
-    functions = has_costly_functions([sch.get(block), sch.get(result)])
-    parallelize_loop(sch, block, parallel_loop, 0 if functions else WINDOW_PRODUCTS)
+    threshold = _find_threshold(tile, [sch.get(block), sch.get(result)])
+    parallelize_loop(sch, block, parallel_loop, threshold)
     return parallel_loop, [parallel_loop, *tiles[tile.shared :]][-1]
+
+
+def _find_threshold(tile: WindowTile, blocks: Iterable[SBlock]) -> int:
+    """Return the steps of all windows from which threads share the tiles."""
+    if tile.shared_from is not None:
+        return tile.shared_from
+    return 0 if has_costly_functions(blocks) else WINDOW_PRODUCTS
 
 
 def _reduce_in_registers(
@@ -249,7 +216,7 @@ def _reduce_in_registers(
     start = sch.decompose_reduction(block, [*outer_reductions, *across][0])
     write_out(sch, start, 3)
     if windows.before and not windows.along:
-        sparse = _count_input_elements(windows, tile.rows) > tile.rows * windows.taps_across
+        sparse = count_input_elements(windows, tile.rows) > tile.rows * windows.taps_across
         level = across if sparse or not outer_reductions else outer_reductions
         _read_row(sch, sch.get_sblock(windows.before[-1]), level[-1], tile.width)
     if sums * windows.taps <= UNROLLED:
@@ -286,61 +253,3 @@ def pack_weights(sch: Schedule, block: SBlockRV, windows: Windows, columns: int)
 
     sch.transform_layout(block, ("read", windows.weights), tiled)
     sch.annotate(copy, MARK, True)  # noqa: FBT003 - TVM's way
-
-
-def _estimate_efficiency(tile: WindowTile, windows: Windows, hardware: HardwareParams) -> float:
-    """Estimate the share of the peak speed that a tile reaches, from 0 to 1.
-
-    The factors: utilized vector lanes, latency that other sums hide, length of contiguous memory,
-    arithmetic per load, busy cores, share of outputs that are computed once; 0.8 for each parallel
-    loop favours few of them.
-    """
-    vectors = tile.columns // tile.width
-    sums = tile.rows * vectors
-    work = sums * windows.taps_across
-    loads = vectors * _count_vector_loads(windows, tile.rows)
-    inner = [-(-windows.extents[-1] // tile.columns), -(-_find_row_extent(windows) // tile.rows)]
-    once = (
-        windows.extents[-1]
-        * _find_row_extent(windows)
-        / (math.prod(inner) * tile.columns * tile.rows)
-    )
-    jobs = math.prod([*windows.extents[:-PAIR], *inner][: tile.shared])
-    busy = jobs / (-(-jobs // hardware.cores) * hardware.cores)
-    full = tile.width / hardware.lanes(windows.bits)
-    latency_share = min(1.0, max(sums, AHEAD / windows.taps) / hiding_sums(hardware.machine))
-    run = tile.columns * windows.bits
-    near = run / (run + 8 * LINE_BYTES)  # single lines that are far apart are read slowly
-    return full * latency_share * near * work / (work + loads) * busy * once * 0.8**tile.shared
-
-
-def _find_row_extent(windows: Windows) -> int:
-    """Return the extent of the last but one spatial axis, or 1."""
-    return windows.extents[-PAIR] if len(windows.extents) >= PAIR else 1
-
-
-def _count_input_elements(windows: Windows, rows: int) -> int:
-    """Count the elements that a tile reads of a row of the input."""
-    return (rows - 1) * windows.stride + windows.reach
-
-
-def _can_fit_tile(
-    windows: Windows, rows: int, columns: int, width: int, hardware: HardwareParams
-) -> bool:
-    """Tell whether a tile fits the registers, and its sums and input row fit the stack."""
-    vectors = columns // width
-    row = _count_input_elements(windows, rows) if windows.before or rows > 1 else 0
-    weights = windows.taps_across if windows.weights is not None else 0
-    stack = max(rows, row) * columns * windows.bits // 8
-    if 0 < weights <= MANY and not hardware.machine.memory_operands:  # LLVM loads all weights first
-        return vectors * (rows + 1 + windows.taps) <= hardware.registers and stack < STACK
-    long = rows * 2 >= _find_row_extent(windows) or weights >= 2 * MANY
-    input_registers = 1 if weights > MANY and long else row
-    return vectors * (rows + input_registers + weights) <= hardware.registers and stack < STACK
-
-
-def _count_vector_loads(windows: Windows, rows: int) -> int:
-    """Count the vectors loaded per row of the input, for each vector of columns of a tile."""
-    return _count_input_elements(windows, rows) + (
-        windows.taps_across if windows.weights is not None else 0
-    )

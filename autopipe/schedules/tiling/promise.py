@@ -13,7 +13,7 @@ from autopipe.schedules import cost
 from autopipe.schedules.cost import FULL, LOADS, step_cycles
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import WEIGHTS
+from autopipe.schedules.parallel_work import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, choose_fetch_distance, list_tiles
 
@@ -56,10 +56,12 @@ def choose_tile(contraction: Contraction, hardware: HardwareParams) -> Tile:
 
     Threads share it where a second one pays for the shortest time that one can take.
     """
-    machine = hardware.machine
-    shares = cost.threads_pay(_find_shortest_ns(contraction, hardware), machine)
+    shares = cost.threads_pay(_find_shortest_ns(contraction, hardware), hardware.machine)
+    serial = _find_serial_threshold(contraction, hardware)
     tile = min(
-        list_settings(contraction, hardware) if shares else list_tiles(contraction, hardware),
+        list_settings(contraction, hardware)
+        if shares
+        else (replace(tile, shared_from=serial) for tile in list_tiles(contraction, hardware)),
         key=lambda tile: estimate_cycles(contraction, tile, hardware),
     )
     if hardware.machine.has_mesh and not contraction.terms[-1] % _UNROLLED:
@@ -68,16 +70,28 @@ def choose_tile(contraction: Contraction, hardware: HardwareParams) -> Tile:
 
 
 def list_settings(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
-    """Yield every tile, and once more with threads where they might pay for few multiply-adds.
+    """Yield every tile, and once more where the processor may decide otherwise on threads.
 
     Example: 8 rows of 256 by [256, 256] take one core of a Zen 4 9.2 us, and two 6.1 us.
     """
+    serial = _find_serial_threshold(contraction, hardware)
     shortest = _find_shortest_ns(contraction, hardware)
     might_pay = hardware.cores > 1 and shortest >= cost.start_ns(hardware.machine)
     for tile in list_tiles(contraction, hardware):
         yield tile
         if might_pay and not shares_tiles(contraction, tile) and count_jobs(contraction, tile) > 1:
             yield replace(tile, shared_from=floor_power(contraction.products))
+        if serial is not None:
+            yield replace(tile, shared_from=serial)
+
+
+def _find_serial_threshold(contraction: Contraction, hardware: HardwareParams) -> int | None:
+    """Return the knob that keeps a product on one thread; None where a second one pays."""
+    shortest = _find_shortest_ns(contraction, hardware)
+    if cost.threads_pay(shortest, hardware.machine):
+        return None
+    default = find_threshold(contraction, None)
+    return cost.choose_threshold(contraction.products, default, shortest, hardware)
 
 
 def _find_shortest_ns(contraction: Contraction, hardware: HardwareParams) -> float:
@@ -101,10 +115,18 @@ def choose_reduction_tile(
         copy_cycles = _REORDERED * contraction.column_elements * tile.packed
         return estimate_cycles(contraction, tile, hardware) + copy_cycles
 
-    tile = min(tiles, key=cycles)
+    tile = min((tile for tile in tiles if tile.shared_from is None), key=cycles)
     owns_rows = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
     has_both_orders = tile.rows < contraction.height and tile.columns < contraction.breadth
     return replace(tile, outer="rows") if owns_rows and has_both_orders else tile
+
+
+def estimate_reduction_ns(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
+    """Estimate the time of a reduction other than a product on one core."""
+    one_core = replace(hardware, cores=1)
+    cycles_ns = cost.to_ns(estimate_cycles(contraction, tile, one_core), hardware.machine)
+    read_bytes = contraction.column_elements * contraction.bits / 8
+    return max(cycles_ns, cost.copy_ns(read_bytes, hardware)) + contraction.calls_ns
 
 
 def needs_outer_rows(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
@@ -215,7 +237,17 @@ def count_jobs(contraction: Contraction, tile: Tile) -> int:
 
 def shares_tiles(contraction: Contraction, tile: Tile) -> bool:
     """Tell whether threads share the tiles of a function of known sizes."""
-    return contraction.products >= tile.shared_from or reads_many_weights(contraction)
+    return contraction.products >= find_threshold(contraction, tile.shared_from)
+
+
+def find_threshold(contraction: Contraction, shared_from: int | None) -> int:
+    """Return the multiply-adds from which threads share a product, by its knob.
+
+    Without the knob it is 0 where reading the weights from memory alone takes long enough.
+    """
+    if shared_from is not None:
+        return shared_from
+    return 0 if reads_many_weights(contraction) else PRODUCTS
 
 
 def reads_many_weights(contraction: Contraction) -> bool:

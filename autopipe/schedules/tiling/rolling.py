@@ -64,11 +64,11 @@ class RollingLoops:
     rows: int
     """Rows of the result in a job; the last job overlaps the one before it."""
 
-    def write(self, *, parallel: bool) -> tirx.Stmt:
+    def write(self) -> tirx.Stmt:
         """Return the loop over bands of rows."""
         batch, result = self.border.inner[0], _read_shape(self.passed)[1]
         bands = -(-result // self.rows)
-        loop = T.parallel if parallel and batch * bands > 1 else T.serial
+        loop = T.parallel if batch * bands > 1 else T.serial
         jobs = self._to_index(batch * bands)
         with IRBuilder() as builder, loop(self._to_index(0), jobs) as job, T.sblock("rolling"):
             T.reads(*map(to_full_region, self._read()))

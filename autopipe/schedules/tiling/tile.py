@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.tiling.form import Contraction
 
 MAX_VECTORS: Final = 8
@@ -43,8 +42,8 @@ class Tile:
     """Whether the memory that a tile writes is brought near while its sums are added."""
     ahead: int = 0
     """How many steps of the sum before they are read packed weights are fetched; 0: never."""
-    shared_from: int = PRODUCTS
-    """Multiply-adds from which on threads share the tiles."""
+    shared_from: int | None = None
+    """Steps of all sums from which threads share the tiles; None: as in `parallel_work.py`."""
 
 
 def list_tiles(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:

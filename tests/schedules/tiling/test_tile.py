@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from autopipe.environment.machines import MACHINES
+from autopipe.schedules.cost import step_cycles
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import PRODUCTS
+from autopipe.schedules.templates import contraction
 from autopipe.schedules.templates.template import knob_values
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
@@ -134,20 +135,45 @@ def test_some_steps_are_written_out_on_a_mesh():
 
 
 @pytest.mark.parametrize(("steps", "choices", "chosen"), [
-    (64, {PRODUCTS}, PRODUCTS),  # 2 us on one thread: a second one takes as long to start
-    (128, {PRODUCTS, 1 << 18}, PRODUCTS),  # 4.4 us: a search may find out
-    (256, {PRODUCTS, 1 << 19}, 1 << 19),  # 8.9 us
-    (512, {PRODUCTS}, PRODUCTS),  # threads share it anyway
+    (64, {None}, None),  # 2 us on one thread: a second one takes as long to start
+    (128, {None, 1 << 18}, None),  # 4.4 us: a search may find out
+    (256, {None, 1 << 19}, 1 << 19),  # 8.9 us
+    (512, {None}, None),  # threads share it anyway
 ])  # fmt: skip
 def test_threads_share_few_products_where_a_second_one_pays(steps, choices, chosen):
     zen4 = replace(WIDE, machine=MACHINES["zen-4"])
     some = product(8, 256, terms=steps)
     assert {tile.shared_from for tile in list_settings(some, zen4)} == choices
     assert choose_tile(some, zen4).shared_from == chosen
-    assert {tile.shared_from for tile in list_settings(some, replace(zen4, cores=1))} == {PRODUCTS}
+    assert {tile.shared_from for tile in list_settings(some, replace(zen4, cores=1))} == {None}
 
 
 def test_a_single_tile_is_shared_by_no_threads():
     zen4 = replace(WIDE, machine=MACHINES["zen-4"])
     for tile in list_settings(product(8, 32, terms=2048), zen4):
-        assert tile.shared_from == PRODUCTS or tile.rows < 8 or tile.columns < 32
+        assert tile.shared_from is None or tile.rows < 8 or tile.columns < 32
+
+
+def test_divisors_of_tiles_for_few_rows_and_columns_take_the_fewest_cycles():
+    """Rows and columns that are fewer than a whole tile has are covered by the next smaller one."""
+
+    def cover(sizes, most, cost):
+        """Add the cost of tiles of the largest size that fits, for 1 to `most` - 1 elements."""
+        return sum(
+            -(-count // size) * cost(size)
+            for count in range(1, most)
+            for size in [max(size for size in sizes if size <= count)]
+        )
+
+    zen4 = MACHINES["zen-4"]
+    cycles = {
+        divisor: cover(
+            (12 // divisor, 1), 12, lambda rows: 0.5 + step_cycles(zen4, 2 * rows, 2 + rows, 4)
+        )
+        for divisor in (2, 3, 4)
+    }
+    vectors = {divisor: cover((16 // divisor, 1), 16, lambda _: 1) for divisor in (2, 4, 8)}
+    assert cycles == {2: 139.0, 3: 108.0, 4: 121.5}
+    assert vectors == {2: 43, 4: 39, 8: 64}
+    assert min(cycles, key=cycles.__getitem__) == contraction._FEWER
+    assert min(vectors, key=vectors.__getitem__) == contraction._NARROWER
