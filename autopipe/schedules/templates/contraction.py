@@ -192,12 +192,12 @@ def _divide_registers(match: Contraction, hardware: HardwareParams) -> HardwareP
 
 def _list_reduction_settings(match: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
     """Yield every tile, and once more where the processor decides otherwise on threads."""
-    for one in tile.list_tiles(match, hardware):
-        if not one.fetched and not one.ahead:
-            yield one
-            threshold = _choose_reduction_threshold(match, one, hardware)
+    for candidate in tile.list_tiles(match, hardware):
+        if not candidate.fetched and not candidate.ahead:
+            yield candidate
+            threshold = _choose_reduction_threshold(match, candidate, hardware)
             if threshold is not None:
-                yield replace(one, shared_from=threshold)
+                yield replace(candidate, shared_from=threshold)
 
 
 def _choose_reduction_threshold(
