@@ -109,7 +109,7 @@ def _find_functions(library: tvm.runtime.Module, name: str, source: PlainSource)
 def _fix_sizes(
     loops: Callable[..., object], counts: tuple[tuple[int, int], ...]
 ) -> Callable[..., object]:
-    """Let loops of dynamic shapes take tensors alone."""
+    """Bind the sizes among the arguments of loops, so that they take tensors alone."""
     if not counts:
         return loops
 

@@ -154,16 +154,16 @@ class _Propagation(PyExprMutator):
             parts = (call.op, call.attrs, *(argument.ty for argument in arguments))
             addresses = [0 if part is None else part.__chandle__() for part in parts]
             key = (*addresses, *map(_name_axes, layouts))
-            if (known := self._decisions.get(key)) is not None:
-                return known[1]
-        given = {
+            if (earlier := self._decisions.get(key)) is not None:
+                return earlier[1]
+        variable_layouts = {
             variable: self._layouts[variable]
             for variable in relax.analysis.free_vars(call)
             if variable in self._layouts
         }
-        found = rule(call, self._wishes, given)
-        (output,) = found.output_layouts
-        decision = _Decision(list(found.input_layouts), output, found.new_attrs, found.new_args)
+        answer = rule(call, self._wishes, variable_layouts)
+        (output,) = answer.output_layouts
+        decision = _Decision(list(answer.input_layouts), output, answer.new_attrs, answer.new_args)
         if key is not None and not decision.arguments:
             self._decisions[key] = call, decision
         return decision
