@@ -29,7 +29,7 @@ schedules:
 verify: {reference: onnxruntime}
 benchmark: null
 """
-FILES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
+FILES = (COMPONENTS, LIBRARY, MANIFEST, NODES, WEIGHTS)
 SHIPPED = ("libscipy_openblas.so", "libscipy_openblas.LICENSE")
 OPENED = """
 import sys
