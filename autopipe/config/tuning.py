@@ -196,7 +196,8 @@ class Tuning(Sparse, frozen=True):
     finalists: Annotated[int, Field(ge=0, le=8)] = 8
     """Number of schedules of a heavy task that are compared inside the compiled model after the
     search; `1` only times the winner of the trials there, `0` nothing. It may take a quarter of the
-    budget's time, or a minute; a budget of less than 100 trials omits it."""
+    budget's time, three quarters of what is left if the search ends early, or a minute without a
+    budget of time; fewer than 100 trials omit it."""
     library_price: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Part of the time of all tasks that a library must save for each MiB that it adds to the
     package: 0.01 requires 24 % of OpenBLAS. `0` uses a library wherever it measured faster."""

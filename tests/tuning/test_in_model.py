@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -201,10 +202,21 @@ def test_without_time_for_a_comparison_the_trials_decide(world, monkeypatch):
     assert "no time to run" in opened.told[-1].message
 
 
+@pytest.mark.parametrize(
+    ("left", "seconds"), [(inf, 15.0), (200.0, 75.0), (32.0, 15.0), (25.0, 12.5)]
+)
+def test_the_comparison_takes_more_time_if_the_search_ended_early(world, left, seconds):
+    _, opened = world
+    deadline = replace(opened.comparison.deadline, in_model=30.0, end=monotonic() + left)
+    comparison = replace(opened.comparison, deadline=deadline)
+    assert comparison._allot_seconds(2, 0) == pytest.approx(seconds, abs=0.5)
+
+
 @pytest.mark.fault("D20")
-def test_where_the_budget_of_time_is_spent_no_model_is_built(world, monkeypatch):
+@pytest.mark.parametrize("left", [-1.0, 20.0])
+def test_where_the_budget_of_time_is_spent_no_model_is_built(world, monkeypatch, left):
     state, opened = world
-    opened.comparison.deadline.end = 0.0
+    opened.comparison.deadline.end = monotonic() + left
     monkeypatch.setattr(in_model, "InModel", pytest.fail)
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"

@@ -1,5 +1,6 @@
 """The step of tuning that compares finalists inside the built model, if that can run here."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,14 @@ from autopipe.tuning.task_state import TaskState
 _SHORTEST: Final = 3.0
 """Seconds in which no model is built and run often enough."""
 
+_NEEDED: Final = 0.8
+"""Part of its time without which the comparison is not begun, and tasks are repeated instead: a
+run that was interrupted inside the model has less."""
+
+_MOST: Final = 0.75
+"""Part of the time left that the comparison may take if the search ended early; the rest is for
+repeats if it fails."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelComparison:
@@ -47,8 +56,7 @@ class ModelComparison:
         comparisons: list[Decided] = []
         done_workloads: set[str] = set()
         for at, model in enumerate(models):
-            share = self.deadline.in_model / len(models)
-            seconds = min(share, self.deadline.left() / (len(models) - at))
+            seconds = self._allot_seconds(len(models), at)
             comparison = self._compare_in(model, done_workloads, states, seconds)
             if comparison is not None:
                 comparisons.append(comparison)
@@ -60,6 +68,12 @@ class ModelComparison:
         check_winners(states, self.checks)
         return tuple(comparisons)
 
+    def _allot_seconds(self, models: int, done: int) -> float:
+        """Return the seconds for the next of `models` models, of which some are done."""
+        share = self.deadline.in_model / models
+        left = self.deadline.left() / (models - done)
+        return share if left == math.inf else min(left, max(share, _MOST * left))
+
     def _append_evidence(self, comparison: Decided, states: Sequence[TaskState]) -> None:
         for state in states:
             evidence = comparison.evidence.get(state.task.workload, ())
@@ -68,7 +82,7 @@ class ModelComparison:
     def _list_models(self) -> Sequence[SizedModel]:
         if self.tasks.lowered is None or self.deadline.in_model < _SHORTEST:
             return ()
-        if self.deadline.left() < _SHORTEST:
+        if self.deadline.left() < max(_SHORTEST, _NEEDED * self.deadline.in_model):
             self.deadline.left_out[COMPARISONS] += 1
             return ()
         return list(load_sized_models(self.tasks.lowered, self.tasks.every))
