@@ -82,7 +82,7 @@ def tune(path: Path, folder: Path, budget: str) -> dict[str, Any]:
 
     def keep(comparison: Any, states: Sequence[Any]) -> Any:  # noqa: ANN401 -- as it is called
         decided = compare(comparison, states)
-        journal = comparison.checks.journal
+        journal = comparison.setup.checks.journal
         kept.extend((s.task.calls, s.untuned, journal.evidence(s)) for s in states)
         return decided
 

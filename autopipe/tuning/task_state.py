@@ -87,3 +87,8 @@ class TaskState:
         """Whether plain loops may win: not where a rule wants something else."""
         rule = self.bandit.rule
         return rule.select == "best" and is_allowed(rule, *SERIAL)
+
+
+def rank_by_share(states: Iterable[TaskState]) -> list[TaskState]:
+    """Return the states of tasks, the heaviest task first."""
+    return sorted(states, key=lambda state: -state.task.share)

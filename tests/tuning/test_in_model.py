@@ -30,7 +30,7 @@ from autopipe.tuning.decision.model_runs import TooLate
 from autopipe.tuning.decision.sized_models import SizedModel
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.setup import ModelTasks
+from autopipe.tuning.setup import ModelTasks, Setup
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
@@ -89,7 +89,7 @@ def world(tmp_path, monkeypatch):
             planned = engine.plan(loops, CONDITIONS)
             assert planned is not None
             journal.write(state, Proposal(by, planned.schedule), Measurement((seconds,)))
-        comparison = ModelComparison(
+        setup = Setup(
             plan=SimpleNamespace(tuning=SimpleNamespace(finalists=3), policy=None),  # type: ignore[arg-type]
             tasks=ModelTasks(
                 every=[state.task], texts={}, modules={}, folder=tmp_path, lowered=Path("lowered")
@@ -103,6 +103,7 @@ def world(tmp_path, monkeypatch):
             deadline=Deadline(in_model=30.0),
             emit=told.append,
         )
+        comparison = ModelComparison(setup)
         yield state, World(comparison, told)
 
 
@@ -114,7 +115,7 @@ class World:
 
     @property
     def checks(self):
-        return self.comparison.checks
+        return self.comparison.setup.checks
 
     @property
     def journal(self):
@@ -122,7 +123,7 @@ class World:
 
     def distrust(self, engine):
         checks = replace(self.checks, inspector=Trusting(engine))
-        self.comparison = replace(self.comparison, checks=checks)
+        self.comparison = ModelComparison(replace(self.comparison.setup, checks=checks))
 
     def compare(self, *states):
         return self.comparison.compare(states)
@@ -181,7 +182,7 @@ def test_without_a_comparison_a_kernel_keeps_its_threads(world, monkeypatch):
     _, other = opened.journal.ranked(state)
     alone = one_thread.make_setting(other.proposal.schedule)
     assert alone is not None
-    opened.comparison.plan.tuning.finalists = 2
+    opened.comparison.setup.plan.tuning.finalists = 2
     opened.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
     assert opened.journal.winner(state).proposal.schedule == alone
     assert opened.compare(state) == ()
@@ -198,7 +199,7 @@ def test_without_time_for_a_comparison_the_trials_decide(world, monkeypatch):
     monkeypatch.setattr("autopipe.tuning.decision.compare.FinalistComparison.decide", late)
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"
-    assert opened.comparison.deadline.list_skipped() == ("comparisons in the model (1)",)
+    assert opened.comparison.setup.deadline.list_skipped() == ("comparisons in the model (1)",)
     assert "no time to run" in opened.told[-1].message
 
 
@@ -207,8 +208,8 @@ def test_without_time_for_a_comparison_the_trials_decide(world, monkeypatch):
 )
 def test_the_comparison_takes_more_time_if_the_search_ended_early(world, left, seconds):
     _, opened = world
-    deadline = replace(opened.comparison.deadline, in_model=30.0, end=monotonic() + left)
-    comparison = replace(opened.comparison, deadline=deadline)
+    deadline = replace(opened.comparison.setup.deadline, in_model=30.0, end=monotonic() + left)
+    comparison = ModelComparison(replace(opened.comparison.setup, deadline=deadline))
     assert comparison._allot_seconds(2, 0) == pytest.approx(seconds, abs=0.5)
 
 
@@ -216,11 +217,11 @@ def test_the_comparison_takes_more_time_if_the_search_ended_early(world, left, s
 @pytest.mark.parametrize("left", [-1.0, 20.0])
 def test_where_the_budget_of_time_is_spent_no_model_is_built(world, monkeypatch, left):
     state, opened = world
-    opened.comparison.deadline.end = monotonic() + left
+    opened.comparison.setup.deadline.end = monotonic() + left
     monkeypatch.setattr(in_model, "InModel", pytest.fail)
     assert opened.compare(state) == ()
     assert engine_of(state, opened) == "ansor"
-    assert opened.comparison.deadline.list_skipped() == ("comparisons in the model (1)",)
+    assert opened.comparison.setup.deadline.list_skipped() == ("comparisons in the model (1)",)
 
 
 @pytest.fixture

@@ -34,10 +34,7 @@ def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tu
         measure_extras(trials, runner=runner, extras=extras, deadline=deadline, watch=watch)
     check_winners(states, checks)
     deadline.kept = 0.0
-    comparisons = ModelComparison(
-        plan=setup.plan, tasks=setup.tasks, checks=checks, bench=setup.bench, deadline=deadline,
-        emit=setup.emit,
-    ).compare(states)  # fmt: skip
+    comparisons = ModelComparison(setup).compare(states)
     has_threads = setup.bench.touched > 0  # single threads are excluded outside the model then
     extras = replace(extras, single=lambda *_: None) if has_threads else extras
     undecided = find_undecided(states, checks.journal)
@@ -48,7 +45,7 @@ def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tu
 
 def _make_extras(families: Sequence[Family], setup: Setup) -> Extras:
     maker, journal = setup.checks.maker, setup.checks.journal
-    # of a kernel for all sizes: its specialized sizes may be small, and others large
+    # their settings serve other sizes, too, which may be too large for one thread
     specialized = {
         workload for task in setup.tasks.dynamic for workload in (task.likely, *task.also_likely)
     }

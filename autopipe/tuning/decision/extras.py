@@ -1,19 +1,17 @@
 """Schedules that no search proposes: plain loops, and settings of templates on one thread.
 
 The plain loops are those of `default` without threads, and those as lowered, without threads and
-with. So no winner is slower than plain loops. Of a small kernel the fastest setting
-is tried on one thread: to hand work to another core and to wait for it takes microseconds. Where a
-task is compared inside the model, each of these gets one trial before, and may be a finalist then.
+with. Of a small kernel the fastest setting is tried on one thread: to hand work to another core and
+to wait for it takes microseconds. Where a heavy task is compared inside the model, each of these
+gets one trial before, and may be a finalist then.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Final
 
 import tvm
 
-from autopipe.measure.turn import TurnTimeout
 from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Failed
 from autopipe.safety.maker import Maker, Refused
@@ -21,10 +19,11 @@ from autopipe.schedules import one_thread
 from autopipe.schedules.policy import PLAIN, Contender
 from autopipe.tuning.deadline import EXTRAS, Deadline
 from autopipe.tuning.decision.finalists import find_heavy
+from autopipe.tuning.decision.task_timer import TaskTimer
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Rounds
-from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.task_state import TaskState, rank_by_share
 from autopipe.tuning.trials import Trials
 
 _SMALL: Final = 1.5e-4
@@ -61,12 +60,7 @@ class Extras:
         return proposals + list(self.plain(state) if state.admits_plain else ())
 
 
-def make_extras(
-    maker: Maker,
-    *,
-    guests: Guests,
-    no_single: Collection[str | None] = (),
-) -> Extras:
+def make_extras(maker: Maker, *, guests: Guests, no_single: Collection[str | None] = ()) -> Extras:
     """Return the extras of tasks whose schedules `maker` makes.
 
     The workloads `no_single` have no setting on one thread.
@@ -96,18 +90,13 @@ def measure_extras(
 
     They are no trials of the budget. Tasks that there is no time for are counted in `deadline`.
     """
-    journal, longest = trials.journal, 0.0
+    journal = trials.journal
     heavy = find_heavy(trials.states, journal)
     states = [state for state in trials.states if state.task.workload in heavy]
-    states.sort(key=lambda state: -state.task.share)
-    for state in watch.each("plain loops and single threads tried", states):
-        proposals = _list_untried(state, journal, extras)
-        if not proposals:
-            continue
-        start = monotonic()
-        if deadline.left() <= longest or not _measure_once(state, proposals, trials, runner):
-            deadline.left_out[EXTRAS] += 1
-        longest = max(longest, monotonic() - start)
+    timer = TaskTimer(trials, runner, rounds=1, deadline=deadline, skipped=EXTRAS)
+    for state in watch.each("plain loops and single threads tried", rank_by_share(states)):
+        if results := timer.time(state, _list_untried(state, journal, extras)):
+            journal.add_uncounted(state, results)
 
 
 def _list_untried(state: TaskState, journal: Journal, extras: Extras) -> list[Proposal]:
@@ -117,18 +106,6 @@ def _list_untried(state: TaskState, journal: Journal, extras: Extras) -> list[Pr
     tried_schedules = {one.proposal.schedule for one in journal.evidence(state)}
     proposals = extras.list_proposals(state, ranked_trials[0].proposal)
     return [one for one in proposals if one.schedule not in tried_schedules]
-
-
-def _measure_once(
-    state: TaskState, proposals: Sequence[Proposal], trials: Trials, runner: Rounds
-) -> bool:
-    """Time schedules once each; return whether there was time for it."""
-    try:
-        measurements = runner.rounds([trials.candidate(state, one) for one in proposals], 1)
-    except TurnTimeout:
-        return False
-    trials.journal.add_uncounted(state, dict(zip(proposals, measurements, strict=True)))
-    return True
 
 
 def exclude_one_thread(states: Sequence[TaskState], journal: Journal) -> None:

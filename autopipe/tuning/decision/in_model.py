@@ -1,7 +1,7 @@
 """The step of tuning that compares finalists inside the built model, if that can run here."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -10,17 +10,17 @@ from typing import Final
 import tvm
 
 from autopipe.measure.in_model import InModel, ModelSource
-from autopipe.pipeline.events import Event, Progress, Warn
+from autopipe.pipeline.events import Progress, Warn
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
-from autopipe.tuning.check_schedules import Checks, check_winners, find_passing
-from autopipe.tuning.deadline import COMPARISONS, Deadline
+from autopipe.tuning.check_schedules import check_winners, find_passing
+from autopipe.tuning.deadline import COMPARISONS
 from autopipe.tuning.decision.compare import Decided, FinalistComparison
 from autopipe.tuning.decision.extras import exclude_one_thread
 from autopipe.tuning.decision.finalists import Finalists, plan_others, select_finalists
 from autopipe.tuning.decision.model_runs import Limits, TooLate
 from autopipe.tuning.decision.sized_models import SizedModel, load_sized_models
-from autopipe.tuning.setup import MeasuringBench, ModelTasks, TuningPlan
+from autopipe.tuning.setup import Setup
 from autopipe.tuning.task_state import TaskState
 
 _SHORTEST: Final = 3.0
@@ -35,16 +35,11 @@ _MOST: Final = 0.75
 repeats if it fails."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ModelComparison:
     """Compares schedules inside the model."""
 
-    plan: TuningPlan
-    tasks: ModelTasks
-    checks: Checks
-    bench: MeasuringBench
-    deadline: Deadline
-    emit: Callable[[Event], None]
+    setup: Setup
 
     def compare(self, states: Sequence[TaskState]) -> tuple[Decided, ...]:
         """Append the evidence of in-model comparisons, one at each specialized size; return them.
@@ -65,27 +60,27 @@ class ModelComparison:
                 )
                 done_workloads |= {task.workload for task in model.tasks}
         self._keep_threads([state for state in states if state.task.workload not in done_workloads])
-        check_winners(states, self.checks)
+        check_winners(states, self.setup.checks)
         return tuple(comparisons)
 
     def _allot_seconds(self, models: int, done: int) -> float:
         """Return the seconds for the next of `models` models, of which some are done."""
-        share = self.deadline.in_model / models
-        left = self.deadline.left() / (models - done)
+        share = self.setup.deadline.in_model / models
+        left = self.setup.deadline.left() / (models - done)
         return share if left == math.inf else min(left, max(share, _MOST * left))
 
     def _append_evidence(self, comparison: Decided, states: Sequence[TaskState]) -> None:
         for state in states:
             evidence = comparison.evidence.get(state.task.workload, ())
-            self.checks.journal.append(state, *evidence)
+            self.setup.checks.journal.append(state, *evidence)
 
     def _list_models(self) -> Sequence[SizedModel]:
-        if self.tasks.lowered is None or self.deadline.in_model < _SHORTEST:
+        if self.setup.tasks.lowered is None or self.setup.deadline.in_model < _SHORTEST:
             return ()
-        if self.deadline.left() < max(_SHORTEST, _NEEDED * self.deadline.in_model):
-            self.deadline.left_out[COMPARISONS] += 1
+        if self.setup.deadline.left() < max(_SHORTEST, _NEEDED * self.setup.deadline.in_model):
+            self.setup.deadline.left_out[COMPARISONS] += 1
             return ()
-        return list(load_sized_models(self.tasks.lowered, self.tasks.every))
+        return list(load_sized_models(self.setup.tasks.lowered, self.setup.tasks.every))
 
     def _compare_in(
         self,
@@ -97,20 +92,20 @@ class ModelComparison:
         """Compare the finalists in one model, without `done_workloads`; None if it failed."""
         end = monotonic() + seconds
         called_states = _find_called(model, states)
-        most = self.plan.tuning.finalists
+        most = self.setup.plan.tuning.finalists
         finalists = select_finalists(
-            called_states, self.checks, most=most, done_workloads=done_workloads
+            called_states, self.setup.checks, most=most, done_workloads=done_workloads
         )
         if not finalists:
             return None
         at = "".join(f", {name} {size}" for name, size in model.sizes.items())
         text = f"building the model with its finalists{at}"
-        self.emit(Progress(stage="tune", message=text, remaining=seconds))
+        self.setup.emit(Progress(stage="tune", message=text, remaining=seconds))
         source = self._gather_source(model, finalists)
-        find_passing_names = partial(find_passing, called_states, checks=self.checks)
-        limits = Limits(end - monotonic(), self.bench.turn.taken, find_passing_names)
+        find_passing_names = partial(find_passing, called_states, checks=self.setup.checks)
+        limits = Limits(end - monotonic(), self.setup.bench.turn.taken, find_passing_names)
         try:
-            with InModel(source, self.deadline.left) as built_model:
+            with InModel(source, self.setup.deadline.left) as built_model:
                 comparison = FinalistComparison(
                     built_model, model.tasks, finalists, limits
                 ).decide()
@@ -122,28 +117,28 @@ class ModelComparison:
                 self._give_up(f"there is no time to build the model{at}")
             else:
                 text = f"the trials decide, for the model with their finalists{at} failed: {error}"
-                self.emit(Warn(stage="tune", message=text))
+                self.setup.emit(Warn(stage="tune", message=text))
             return None
         sizes = {"sizes": dict(model.sizes)} if model.sizes else {}
         return replace(comparison, report=comparison.report.model_copy(update=sizes))
 
     def _keep_threads(self, states: Sequence[TaskState]) -> None:
-        if self.bench.touched:
-            exclude_one_thread(states, self.checks.journal)
+        if self.setup.bench.touched:
+            exclude_one_thread(states, self.setup.checks.journal)
 
     def _give_up(self, why: str) -> None:
-        self.deadline.left_out[COMPARISONS] += 1
-        self.emit(Progress(stage="tune", message=f"the trials decide: {why}"))
+        self.setup.deadline.left_out[COMPARISONS] += 1
+        self.setup.emit(Progress(stage="tune", message=f"the trials decide: {why}"))
 
     def _gather_source(self, model: SizedModel, finalists: Sequence[Finalists]) -> ModelSource:
         finalist_names = {entry.state.task.name for entry in finalists}
         rest = [task for task in model.tasks if task.name not in finalist_names]
-        policy, failures = self.plan.policy, self.checks.failures
-        other_modules = plan_others(rest, self.tasks, policy=policy, failures=failures)
+        policy, failures = self.setup.plan.policy, self.setup.checks.failures
+        other_modules = plan_others(rest, self.setup.tasks, policy=policy, failures=failures)
         bodies: dict[str, Sequence[tvm.IRModule]]
         bodies = {name: (other_modules[task.name],) for task in rest for name in task.functions}
         bodies |= {name: one.modules for one in finalists for name in one.state.task.functions}
-        conditions = self.bench.conditions
+        conditions = self.setup.bench.conditions
         return ModelSource(model.module, bodies, conditions.target, conditions.hardware.cores)
 
 

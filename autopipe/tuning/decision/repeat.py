@@ -9,17 +9,16 @@ farm or a device, with dynamic shapes, or of a model that there was no time to b
 """
 
 from collections.abc import Sequence
-from time import monotonic
 from typing import Final
 
-from autopipe.measure.turn import TurnTimeout
 from autopipe.pipeline.counted import Watch
 from autopipe.tuning.deadline import REPEATS, Deadline
 from autopipe.tuning.decision.extras import Extras
+from autopipe.tuning.decision.task_timer import TaskTimer
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.runners.runner import Rounds
-from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.task_state import TaskState, rank_by_share
 from autopipe.tuning.trials import Trials
 
 ROUNDS: Final = 3
@@ -35,29 +34,14 @@ def measure_repeats(
 
     The heaviest tasks come first, as far as there is time: of the others, the trials decide.
     """
-    journal, longest = trials.journal, 0.0
-    heaviest_first = sorted(trials.states, key=lambda state: -state.task.share)
-    for state in watch.each("tasks timed once more", heaviest_first):
+    journal = trials.journal
+    timer = TaskTimer(trials, runner, rounds=ROUNDS, deadline=deadline, skipped=REPEATS)
+    for state in watch.each("tasks timed once more", rank_by_share(trials.states)):
         parts = _select_parts(state, journal, extras)
-        if not parts or journal.recall_repeats(state, parts):
+        if journal.recall_repeats(state, parts):
             continue
-        start = monotonic()
-        if deadline.left() <= longest or not _measure_rounds(state, parts, trials, runner):
-            deadline.left_out[REPEATS] += 1
-        longest = max(longest, monotonic() - start)
-
-
-def _measure_rounds(
-    state: TaskState, parts: Sequence[Proposal], trials: Trials, runner: Rounds
-) -> bool:
-    """Time schedules in turn; return whether there was time for it."""
-    candidates = [trials.candidate(state, part) for part in parts]
-    try:
-        measurements = runner.rounds(candidates, ROUNDS)
-    except TurnTimeout:
-        return False
-    trials.journal.add_repeats(state, dict(zip(parts, measurements, strict=True)))
-    return True
+        if results := timer.time(state, parts):
+            journal.add_repeats(state, results)
 
 
 def _select_parts(state: TaskState, journal: Journal, extras: Extras) -> list[Proposal]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from autopipe.tuning.check_schedules import Checks, check_winners
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.task_state import TaskState
+from autopipe.tuning.task_state import TaskState, rank_by_share
 from autopipe.tuning.trials import Trials
 
 
@@ -54,7 +54,7 @@ def measure_shares(states: Sequence[TaskState], journal: Journal) -> dict[int, f
 def _list_unmeasured(trials: Trials) -> list[tuple[TaskState, Proposal]]:
     """List the unmeasured initial candidates, the heaviest task first."""
     proposals = []
-    for state in sorted(trials.states, key=lambda state: -state.task.share):
+    for state in rank_by_share(trials.states):
         tried_proposals = trials.journal.tried(state)
         fresh = [Proposal(*start) for start in state.starts.items() if start not in tried_proposals]
         proposals += [(state, proposal) for proposal in fresh[: max(0, trials.allowance(state))]]
