@@ -5,7 +5,7 @@ are functions as well, until each becomes one PrimFunc: they have the attribute 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeGuard
 
 import tvm
@@ -25,6 +25,15 @@ def graph_functions(module: tvm.IRModule) -> list[tuple[tvm.ir.GlobalVar, relax.
         if isinstance(function, relax.Function) and not is_fused(function)
     ]
     return sorted(functions, key=lambda pair: (pair[0].name_hint != "main", pair[0].name_hint))
+
+
+def address_call(call: relax.Call, operands: Iterable[relax.Expr]) -> tuple[int, ...]:
+    """Return the addresses of the op, the attributes and the operand types of a call.
+
+    A model shares these objects among equal calls. They hold as long as the call lives.
+    """
+    parts = (call.op, call.attrs, *(operand.ty for operand in operands))
+    return tuple(0 if part is None else part.__chandle__() for part in parts)
 
 
 def is_fused(function: relax.Function) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 import tvm
 from tvm import relax
 
-from autopipe.compiler.graph.calls import graph_functions, list_bindings
+from autopipe.compiler.graph.calls import address_call, graph_functions, list_bindings
 
 LAYOUTS: Final = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -26,16 +26,15 @@ def read_layouts(call: relax.Call) -> tuple[str, str]:
 def list_distinct_convolutions(module: tvm.IRModule) -> list[relax.Call]:
     """List a convolution of each combination of op, attributes and operand types.
 
-    A model shares these objects among equal calls, so that thousands of layers are a few calls.
+    Thousands of layers are a few calls, as equal calls share these objects.
     """
-    distinct_calls: dict[tuple[object, ...], relax.Call] = {}
+    distinct_calls: dict[tuple[int, ...], relax.Call] = {}
     for _, function in graph_functions(module):
         for binding in list_bindings(function):
             call = binding.value
             if not isinstance(call, relax.Call) or getattr(call.op, "name", "") not in LAYOUTS:
                 continue
-            parts = (call.op, call.attrs, *(operand.ty for operand in call.args))
-            distinct_calls.setdefault(tuple(part.__chandle__() for part in parts), call)
+            distinct_calls.setdefault(address_call(call, call.args), call)
     return list(distinct_calls.values())
 
 

@@ -20,6 +20,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.graph.calls import address_call
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
 Layout = Any
@@ -147,13 +148,11 @@ class _Propagation(PyExprMutator):
         layouts = list(map(self._find_layout, tensors))
         if any(map(_has_unknown_rank, layouts)):
             return None
-        key = None
+        key: tuple[int | str, ...] | None = None
         if all(isinstance(argument, relax.Var) for argument in arguments) and all(
             map(_is_leaf, layouts)
         ):
-            parts = (call.op, call.attrs, *(argument.ty for argument in arguments))
-            addresses = [0 if part is None else part.__chandle__() for part in parts]
-            key = (*addresses, *map(_name_axes, layouts))
+            key = (*address_call(call, arguments), *map(_name_axes, layouts))
             if (earlier := self._decisions.get(key)) is not None:
                 return earlier[1]
         variable_layouts = {
