@@ -51,6 +51,8 @@ class PreparedChecks:
         self._twins = twins
         self._keys: dict[str, _Key] = {}
         """The schedule of each task whose reference loops are compiled, by name."""
+        self._served: set[_Key] = set()
+        """Schedules that take the reference loops of the twin of their task."""
         self._waiting: dict[_Key, PlainSource] = {}
         self._running: list[tuple[Child, Mapping[_Key, PlainKernel]]] = []
         self._compiled: dict[_Key, PlainKernel] = {}
@@ -60,6 +62,7 @@ class PreparedChecks:
         if self._folder is not None and self._checker.needs_check(suspect):
             packing = split_weights(suspect.scheduled).compiled_packing
             if suspect.task in self._twins and packing is None:
+                self._served.add(suspect[:4])
                 return
             self._waiting[suspect[:4]] = PlainSource(suspect.workload, packing)
             self._keys[suspect.task] = suspect[:4]
@@ -101,13 +104,10 @@ class PreparedChecks:
 
     def _find_compiled(self, suspect: Suspect) -> PlainKernel | None:
         """Find the compiled reference loops of a schedule, or those of its task's twin."""
-        twin = self._twins.get(suspect.task)
-        if twin is None or suspect[:4] in self._compiled:
+        if suspect[:4] not in self._served:
             return self._compiled.get(suspect[:4])
-        if split_weights(suspect.scheduled).compiled_packing is not None:
-            return None
-        key = self._keys.get(twin.task)
-        kernel = None if key is None else self._compiled.get(key)
+        twin = self._twins[suspect.task]
+        kernel = self._compiled.get(self._keys[twin.task]) if twin.task in self._keys else None
         return None if kernel is None else replace(kernel, counts=twin.counts)
 
     def __enter__(self) -> Self:

@@ -159,7 +159,9 @@ class ContractionTemplate(Template[Contraction, Tile]):
             least = find_threshold(match, tile.shared_from)
             terms = Terms(partial(Product.of, dynamic_sizes=True), least)
         else:
-            terms = Terms(_match_reduction, _find_reduction_threshold(match, tile))
+            knob = tile.shared_from
+            least = _find_default_threshold(match, tile) if knob is None else knob
+            terms = Terms(_match_reduction, least)
         tile_contraction(sch, match, tile, terms)
 
 
@@ -205,14 +207,12 @@ def _choose_reduction_threshold(
 ) -> int | None:
     """Choose the knob `shared_from` of a reduction other than a product."""
     nanoseconds = promise.estimate_reduction_ns(match, tile, hardware)
-    default = _find_reduction_threshold(match, replace(tile, shared_from=None))
+    default = _find_default_threshold(match, tile)
     return choose_threshold(match.products, default, nanoseconds, hardware)
 
 
-def _find_reduction_threshold(match: Contraction, tile: Tile) -> int:
-    """Return the steps of a reduction from which threads share it."""
-    if tile.shared_from is not None:
-        return tile.shared_from
+def _find_default_threshold(match: Contraction, tile: Tile) -> int:
+    """Return the steps of a reduction from which threads share it without the knob."""
     if match.calls_ns >= CALLS_NS or reads_many_weights(match):
         return 0
     read_once = tile.rows == 1 and not match.lines.rows
