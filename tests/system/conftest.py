@@ -31,11 +31,13 @@ model:
   path: models/mlp.onnx
   inputs:
     input: {shape: [8, 128], dtype: float32}
+tasks: {judge: {min_gain: 0}}
 tuning:
   budget: {trials: 8, time: null}
   batch: 8
 benchmark: null
 """
+"""No task is too close to its bound to be searched, and the trials are one batch of one task."""
 
 
 def _locked(folder: Path) -> None:

@@ -46,7 +46,7 @@ def told_of(told):
 def test_a_lock_with_a_time_that_can_not_be_is_refused_by_name(warm, mode):
     name = forged(warm, seconds=[1e-15] * 3, schedule=NOTHING, engine="ansor")
     if mode is Mode.UPDATE:
-        edit(warm, "benchmark: null", "tasks: {heuristics: {min_flops: 0}}\nbenchmark: null")
+        edit(warm, "tasks: {", "tasks: {heuristics: {min_flops: 0}, ")
     before = checked_in(warm)
     first, *told = refused(warm, mode)
     assert first.endswith("mlp.records.jsonl: times that cannot be true; tune again")

@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_between_lock_and_records_is_taken_up(locked, warm
 
 
 def test_an_update_tunes_only_what_the_lock_does_not_know(locked, warm):
-    edit(warm, "benchmark: null", "tasks:\n  heuristics: {min_flops: 0}\nbenchmark: null")
+    edit(warm, "tasks: {", "tasks: {heuristics: {min_flops: 0}, ")
     store = warm / "store/records/records.sqlite"
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("DELETE FROM records")
