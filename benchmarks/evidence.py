@@ -2,10 +2,10 @@
 
 Each pipeline is tuned once (`--budget 'trials: 128, time: 60s'`), and all evidence about its tasks
 is kept. Winners are then picked again without the evidence of one part: `repeats` of the fastest,
-`plain` loops among them, and settings on one `thread`. A cell says of how many tasks the winner
-changes, and by how much the time of all kernels grows, by the repeats of both where there are any.
-*Seconds* are those of the trials of plain loops and single threads, of the comparison inside the
-model, of the repeats, and of all steps after the search, checks included.
+and `plain` loops. A cell says of how many tasks the winner changes, and by how much the time of all
+kernels grows, by the repeats of both where there are any. *Seconds* are those of the trials of
+plain loops, of the comparison inside the model, of the repeats, and of all steps after the search,
+checks included.
 """
 
 import argparse
@@ -31,7 +31,6 @@ PLAIN_ENGINES: Final = ("serial", "loops", "parallel_loops")
 PARTS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "repeats": lambda one: one.place == "repeat",
     "plain": lambda one: one.proposal.by.engine in PLAIN_ENGINES,
-    "thread": lambda one: '"threads": 1' in one.proposal.schedule,
 }
 """Whether evidence is of a part."""
 

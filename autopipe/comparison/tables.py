@@ -14,7 +14,6 @@ from autopipe.comparison.difference import KNOBS, Difference, LatencyChange, Lef
 from autopipe.comparison.matching import TaskChange
 from autopipe.comparison.values import ABSENT, Change
 from autopipe.report.units import format_seconds
-from autopipe.traces.reading import THREADS
 
 NOTHING: Final = "-"
 """Stands for an absent value."""
@@ -170,8 +169,7 @@ def _format_value(value: object) -> str:
         return NOTHING
     if isinstance(value, Mapping) and isinstance(value.get("knobs"), Mapping):
         knobs = " ".join(f"{name}={_format_value(knob)}" for name, knob in value["knobs"].items())
-        thread_note = ", one thread" if value.get(THREADS) == 1 else ""
-        return f"{value.get('template')} {knobs}, version {value.get('version')}{thread_note}"
+        return f"{value.get('template')} {knobs}, version {value.get('version')}"
     if isinstance(value, str):
         return value[:_SHORT] if _DIGEST.fullmatch(value) else value
     if isinstance(value, float):

@@ -11,7 +11,6 @@ from autopipe.records.catalog import WorkloadRecords
 from autopipe.records.record import Platform, Record
 from autopipe.report.escape import escape_text
 from autopipe.report.units import format_plural, format_seconds
-from autopipe.traces.reading import THREADS
 
 WIDTH = 80
 _SHOWN = 3
@@ -139,8 +138,7 @@ def _format_maker(record: Record) -> str:
 
 
 def _list_knob_lines(document: Mapping[str, object]) -> Iterator[str]:
-    thread_note = ", one thread" if THREADS in document else ""
-    yield f"template {document['template']}, version {document['version']}{thread_note}"
+    yield f"template {document['template']}, version {document['version']}"
     knobs = document["knobs"]
     if isinstance(knobs, dict):
         yield " ".join(f"{name}={json.dumps(knobs[name])}" for name in sorted(knobs))

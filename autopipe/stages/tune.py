@@ -20,7 +20,7 @@ class TuneStage(Stage, frozen=True):
     """Measures candidates until the budget is spent; an interrupted run is resumed."""
 
     name: ClassVar[str] = "tune"
-    version: ClassVar[int] = 19
+    version: ClassVar[int] = 20
     produces: ClassVar[Kind] = Kind.RECORDS
     seconds: ClassVar[float | None] = None
     needs: ClassVar[Mapping[str, Need]] = {

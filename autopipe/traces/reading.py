@@ -20,8 +20,6 @@ LARGEST: Final = 1 << 20
 """Maximum characters of a trace; the longest from searches have a few ten thousand."""
 MOST: Final = 4096
 """Maximum instructions of a trace; the longest from searches have a few hundred."""
-THREADS: Final = "threads"
-"""Field of the setting of a template: 1 where all loops run on one thread, else left out."""
 _NONE: Final = "it is not kind, inputs, attributes and outputs"
 _TOLD: Final = 60
 _KNOBS: Final = 256
@@ -111,7 +109,7 @@ def _parse_json(text: str) -> object:
 
 def _check_setting(value: dict[str, Any]) -> None:
     """Refuse a setting with other fields, or with values that are neither numbers nor names."""
-    if value.keys() - {THREADS} != {"template", "version", "knobs"}:
+    if value.keys() != {"template", "version", "knobs"}:
         raise Forbidden("a schedule that is neither a trace nor knobs of a template")
     if not all(_is_plain_value(knob, 0) for knob in value.values()):
         raise Forbidden(

@@ -10,7 +10,7 @@ from autopipe.config.tuning import Budget
 
 CHECKS: Final = "checks of winners"
 COMPARISONS: Final = "comparisons in the model"
-EXTRAS: Final = "plain loops and single threads"
+EXTRAS: Final = "plain loops"
 REPEATS: Final = "repeated measurements"
 TASKS: Final = "tasks"
 """Names in reports of work that is skipped for lack of time."""
@@ -21,9 +21,9 @@ _IN_MODEL: Final = 1 / 4
 _LONGEST: Final = 60.0
 """Seconds that it may take where no budget of time is given."""
 
-_SETTLING: Final = 1.0
+_SETTLING: Final = 0.3
 """Time of the steps between the search and the comparison inside the model over that of the first
-round: about as many schedules are timed once, and two are checked."""
+round: plain loops of few tasks are timed once, and winners are checked."""
 
 _REPEATING: Final = 2.0
 """The same where nothing is timed inside the model: three schedules are timed per task."""

@@ -281,9 +281,9 @@ def test_without_time_for_the_last_rounds_the_trials_decide(monkeypatch):
 class Slow(Models):
     """Takes its time on a clock that is made up: 2 s to build, 1 s to compile, 10 ms to run."""
 
-    def __init__(self, times, monkeypatch):
+    def __init__(self, times, monkeypatch, run=0.01):
         super().__init__(times)
-        self.now = 0.0
+        self.now, self.run = 0.0, run
         monkeypatch.setattr("autopipe.tuning.decision.model_runs.monotonic", lambda: self.now)
 
     def build(self, place):
@@ -295,7 +295,7 @@ class Slow(Models):
         super().add(rank, functions)
 
     def round(self, places):
-        self.now += 0.01 * len(places)
+        self.now += self.run * len(places)
         return super().round(places)
 
     def whole(self, places):
@@ -314,18 +314,29 @@ def weighed(**times):
 def test_where_time_is_short_the_heaviest_tasks_are_played(monkeypatch):
     models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0), "c": (2.0, 1.0)}, monkeypatch)
     some = weighed(a=1.0, b=3.0, c=2.0)
-    found = play(models, some, seconds=8.0)
+    found = play(models, some, seconds=9.0)
     assert models.asked == ["build", {}, "b0", "b1", "c0", "c1", "a0", {"b": 1, "c": 1}]
     assert changed(found, some) == ["b1", "c1"]
-    assert models.now < 8.0
+    assert models.now < 9.0
 
 
 def test_what_there_was_no_time_to_compile_keeps_who_holds_its_place(monkeypatch):
     models = Slow({"a": (2.0, 1.0), "b": (2.0, 1.0)}, monkeypatch)
     some = [replace(entry, held=1) for entry in weighed(a=1.0, b=3.0)]
-    found = play(models, some, seconds=5.0)
+    found = play(models, some, seconds=6.0)
     assert models.asked == ["build", {"a": 1, "b": 1}, "b0", "b1", {"a": 1}]
     assert changed(found, some) == ["a1", "b1"]
+
+
+@pytest.mark.parametrize("run", [0.05, 0.1, 0.15])
+def test_time_is_kept_for_the_rounds_of_a_slow_model(monkeypatch, run):
+    models = Slow(
+        {name: (2.0, *(1.0 + 0.1 * k for k in range(7))) for name in "ab"}, monkeypatch, run
+    )
+    some = entered(a=8, b=8)
+    found = play(models, some, seconds=16.0)
+    assert changed(found, some) == ["a1", "b1"]
+    assert models.now < 16.0
 
 
 def test_time_is_kept_for_packages_in_turn_where_that_is_long_enough(monkeypatch):

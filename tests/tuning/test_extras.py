@@ -1,4 +1,4 @@
-"""Heavy tasks try plain loops and single threads once each before the model decides them."""
+"""Heavy tasks try plain loops once before the model decides them."""
 
 from math import inf
 
@@ -23,7 +23,6 @@ from tests.schedules.made import failures
 from tests.schedules.tasks import task
 from tests.tuning.states import TEMPLATES, state_of, trials_of
 
-SINGLE = Proposal(TEMPLATES, "t alone")
 LOOPS = Proposal(SERIAL, "plain")
 FAST = Measurement((1e-6,))
 
@@ -58,10 +57,7 @@ def measure(journal, states, machine, deadline=None):
     measure_extras(
         trials_of(journal, states),
         runner=machine,
-        extras=Extras(
-            plain=lambda _: [LOOPS],
-            single=lambda _, fastest: SINGLE.schedule if fastest != SINGLE else None,
-        ),
+        extras=Extras(plain=lambda _: [LOOPS]),
         deadline=deadline or Deadline(),
         watch=Watch("tune", lambda _: None),
     )
@@ -71,9 +67,9 @@ def test_the_extras_of_heavy_tasks_are_trials_outside_the_budget(journal):
     heavy, light = state(journal, 0, 2e-6), state(journal, 1, 5e-9)
     machine = Machine()
     measure(journal, [light, heavy], machine)
-    assert machine.asked == [(["t alone", "plain"], 1)]
+    assert machine.asked == [(["plain"], 1)]
     ranked = journal.ranked(heavy)
-    assert {one.proposal for one in ranked[:2]} == {SINGLE, LOOPS}
+    assert ranked[0].proposal == LOOPS
     assert {one.place for one in ranked} == {"trial"}
     assert journal.session.trials == 2, "those of the search"
 
@@ -103,14 +99,14 @@ def test_results_of_another_run_are_no_evidence(journal, tmp_path):
 
     journal.ranked(heavy)
     measure(journal, [heavy], Elsewhere())
-    assert {one.proposal.schedule for one in journal.ranked(heavy)} == {"t", "t alone", "plain"}
+    assert {one.proposal.schedule for one in journal.ranked(heavy)} == {"t", "plain"}
 
 
 @pytest.mark.parametrize(("end", "error"), [(0.0, None), (inf, TurnTimeout())])
 def test_tasks_without_time_for_extras_are_counted(journal, end, error):
     heavy, deadline = state(journal, 0, 2e-6), Deadline(end=end)
     measure(journal, [heavy], Machine(error), deadline)
-    assert deadline.list_skipped() == ("plain loops and single threads (1)",)
+    assert deadline.list_skipped() == ("plain loops (1)",)
     assert journal.winner(heavy).median == 2e-6
 
 
@@ -120,9 +116,9 @@ def test_plain_loops_are_only_made_where_one_core_could_be_as_fast(tmp_path):
         extras = make_extras(maker, guests={})
         made = {
             seconds: {one.by for one in extras.plain(state_of(task(flops=2e6), best=seconds))}
-            for seconds in (3.9e-5, 4.1e-5)
+            for seconds in (1.19e-4, 1.21e-4)
         }
-    assert made == {3.9e-5: set(), 4.1e-5: set(PLAIN)}
+    assert made == {1.19e-4: set(), 1.21e-4: set(PLAIN)}
 
 
 @pytest.mark.parametrize("place", ["in_model", "repeat"])

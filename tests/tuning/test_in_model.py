@@ -20,7 +20,6 @@ from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
-from autopipe.schedules import one_thread
 from autopipe.schedules.engines import default, static
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.deadline import Deadline
@@ -175,21 +174,6 @@ def test_a_model_that_fails_leaves_it_to_the_trials(world, monkeypatch, crashed)
     assert "the trials decide" in opened.told[-1].message
 
 
-def test_without_a_comparison_a_kernel_keeps_its_threads(world, monkeypatch):
-    """In trials it may win without: there a second core has to wake up."""
-    state, opened = world
-    monkeypatch.setattr(Model, "error", Failed(failure.describe_hung(30.0)))
-    _, other = opened.journal.ranked(state)
-    alone = one_thread.make_setting(other.proposal.schedule)
-    assert alone is not None
-    opened.comparison.setup.plan.tuning.finalists = 2
-    opened.journal.write(state, Proposal(TEMPLATES, alone), Measurement((0.9,)))
-    assert opened.journal.winner(state).proposal.schedule == alone
-    assert opened.compare(state) == ()
-    assert engine_of(state, opened) == "ansor"
-    assert ["ansor"] in opened.checks.inspector.asked, "who wins now is checked, too"
-
-
 def test_without_time_for_a_comparison_the_trials_decide(world, monkeypatch):
     state, opened = world
 
@@ -262,14 +246,3 @@ def test_who_won_at_one_size_stays_where_the_model_of_another_fails(at_sizes, mo
     assert found.report.sizes == {"rows": 32}
     assert engine_of(state, opened) == "autotvm"
     assert "rows 64" in opened.told[-1].message
-
-
-def test_settings_on_one_thread_lose_what_no_size_has_decided(at_sizes, monkeypatch):
-    state, opened, _ = at_sizes
-    other = state_of(task(1), (ANSOR, TEMPLATES))
-    alone = Proposal(TEMPLATES, '{"threads": 1, "width": 16}')
-    for each in (state, other):
-        opened.journal.write(each, alone, Measurement((2.0,)))
-    opened.compare(state, other)
-    barred = [opened.journal.has_verdict(each, alone, "excluded") for each in (state, other)]
-    assert barred == [False, True]

@@ -12,11 +12,11 @@ from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.schedules.engines import default, serial, static
+from autopipe.schedules.engines import default, serial
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay_schedule
 from autopipe.tuning.deadline import Deadline
-from autopipe.tuning.decision.extras import Extras, exclude_one_thread, make_one_thread_schedule
+from autopipe.tuning.decision.extras import Extras
 from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.journal import Journal
@@ -57,12 +57,12 @@ def state(rule=None):
     return state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=rule or Rule())
 
 
-def repeat(trials, machine, single=lambda *_: None):
+def repeat(trials, machine):
     plain = [Proposal(SERIAL, "plain")]
     measure_repeats(
         trials,
         runner=machine,
-        extras=Extras(plain=lambda _: plain, single=single),
+        extras=Extras(plain=lambda _: plain),
         deadline=Deadline(),
         watch=Watch("tune", lambda _: None),
     )
@@ -132,27 +132,6 @@ def test_what_fails_in_the_run_off_does_not_win_it(journal):
     assert settled(other, Machine(dict.fromkeys(("a1", "t1", "plain"), 0)), [each])[1] == "a1"
 
 
-def test_the_fastest_setting_takes_part_on_one_thread(journal):
-    each = state()
-    trials(journal, each, t1=(4e-6,), t2=(5e-6,))
-    machine = Machine({"t1": 4e-6, "t2": 5e-6, "t1 alone": 2e-6, "plain": 3e-6})
-    repeat(trials_of(journal, [each]), machine, lambda _, fastest: f"{fastest.schedule} alone")
-    assert machine.asked == [["t1", "t2", "t1 alone", "plain"]]
-    best = journal.winner(each).proposal
-    assert (best.by.engine, best.schedule) == ("autotvm", "t1 alone")
-
-
-def test_a_setting_on_one_thread_wins_only_where_it_may(journal):
-    each = state()
-    trials(journal, each, t1=(4e-6,))
-    alone = '{"threads": 1, "width": 16}'
-    machine = Machine({"t1": 4e-6, alone: 2e-6, "plain": 5e-6})
-    repeat(trials_of(journal, [each]), machine, lambda *_: alone)
-    assert journal.winner(each).proposal.schedule == alone
-    exclude_one_thread([each], journal)
-    assert journal.winner(each).proposal.schedule == "t1"
-
-
 def test_what_an_untuned_build_has_takes_part_though_its_trial_was_slow(journal):
     each = state_of(task(flops=0.0), (ANSOR, TEMPLATES), rule=Rule(), starts={STATIC: "s"})
     journal.write(each, Proposal(STATIC, "s"), Measurement((9e-3,)))
@@ -173,26 +152,6 @@ def test_what_an_untuned_build_has_stays_unless_another_is_clearly_faster(journa
         for by, name, times in ((STATIC, "s", (1.0,) * 9), (TEMPLATES, "t1", (0.9,) * 9)):
             journal.append(each, TaskEvidence(Proposal(by, name), place, times))
     assert journal.winner(each).proposal.schedule == "t1"  # as the model decides
-
-
-def test_only_small_kernels_with_threads_are_tried_on_one():
-    module = module_of(*dense(256, 160))
-    found = planned(static, module)
-    fastest = Proposal(TEMPLATES, found.schedule)
-    small, large = (state_of(task(), best=seconds) for seconds in (5e-5, 5e-4))
-
-    def replayed(*_):
-        return found.module
-
-    alone = make_one_thread_schedule(small, fastest, replayed)
-    assert alone is not None
-    assert (
-        "T.parallel"
-        not in replay_schedule(module, found.implementation, alone, CONDITIONS).script()
-    )
-    assert make_one_thread_schedule(large, fastest, replayed) is None
-    assert make_one_thread_schedule(small, Proposal(TEMPLATES, alone), replayed) is None
-    assert make_one_thread_schedule(small, fastest, lambda *_: module_of(*dense())) is None
 
 
 def test_a_task_without_a_record_has_no_run_off(journal):

@@ -26,8 +26,6 @@ from autopipe.compiler.loops.zero_based_axes import begin_at_zero
 from autopipe.config.problem import format_value
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.one_thread import remove_threads
-from autopipe.traces.reading import THREADS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -211,7 +209,7 @@ def replay_setting(
     """Rebuild the schedule that a record describes; `document` is the parsed record.
 
     Raises StageError if the template has changed or does not serve the function, and if the knobs
-    are none of its settings here, or the number of threads is not 1.
+    are none of its settings here.
     """
     if not hardware.backend.templates():
         raise StageError(f"template {template.name} is not for {hardware.backend}")
@@ -228,17 +226,7 @@ def replay_setting(
             f" {format_value(json.dumps(document.get('knobs')), _SHOWN)} here"
         )
     template.apply(sch, match, knobs)
-    return sch if THREADS not in document else _drop_threads(sch, document[THREADS])
-
-
-def _drop_threads(sch: Schedule, threads: object) -> Schedule:
-    """Make the loops of a schedule serial; `threads` must be 1."""
-    if type(threads) is not int or threads != 1:
-        raise StageError(
-            f"a setting has all threads or 1, not {format_value(json.dumps(threads), _SHOWN)}"
-        )
-    serial_module = remove_threads(sch.mod)
-    return make_schedule(serial_module) if serial_module is not None else sch
+    return sch
 
 
 def _find_setting(settings: Iterator[Knobs], values: object) -> Knobs | None:

@@ -23,7 +23,9 @@ from autopipe.measure.in_model import Place
 from autopipe.tasks.task import Task
 from autopipe.tuning.decision.finalists import Finalists
 from autopipe.tuning.decision.model_runs import (
+    DECIDING_PART,
     FEWEST,
+    SCREENING_ROUNDS,
     Compiled,
     Limits,
     Models,
@@ -39,9 +41,6 @@ _MOST: Final = 31
 
 _MOST_PROCESSES: Final = 21
 """The same where each is a process of its own."""
-
-_SCREENING: Final = 5
-"""Rounds of the screening phase."""
 
 _FEW: Final = 3
 """Minimum number of rounds of the screening phase."""
@@ -113,7 +112,7 @@ class FinalistComparison:
         challengers = self._pick_challengers()
         first_kernels = self._time_ranks(
             [incumbents, {**incumbents, **challengers}] if challengers else [incumbents],
-            0.6 if challengers else 1.0,
+            DECIDING_PART if challengers else 1.0,
         )
         self._append_rounds(incumbents, first_kernels[0])
         if challengers:
@@ -151,7 +150,7 @@ class FinalistComparison:
             for rank in range(most)
         ]
         try:
-            rounds = self._time_ranks(everywhere, _PART, _FEW, _SCREENING)
+            rounds = self._time_ranks(everywhere, _PART, _FEW, SCREENING_ROUNDS)
         except TooLate:
             return second
         return {name: self._pick_fastest(name, rounds[: counts[name]]) for name in second}

@@ -35,8 +35,6 @@ def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tu
     check_winners(states, checks)
     deadline.kept = 0.0
     comparisons = ModelComparison(setup).compare(states)
-    has_threads = setup.bench.touched > 0  # single threads are excluded outside the model then
-    extras = replace(extras, single=lambda *_: None) if has_threads else extras
     undecided = find_undecided(states, checks.journal)
     repeat(replace(trials, states=undecided), extras=extras)
     check_winners(states, checks)
@@ -45,9 +43,5 @@ def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tu
 
 def _make_extras(families: Sequence[Family], setup: Setup) -> Extras:
     maker, journal = setup.checks.maker, setup.checks.journal
-    # their settings serve other sizes, too, which may be too large for one thread
-    specialized = {
-        workload for task in setup.tasks.dynamic for workload in (task.likely, *task.also_likely)
-    }
     guests = invite_guests(families, journal, maker)
-    return make_extras(maker, guests=guests, no_single=specialized)
+    return make_extras(maker, guests=guests)

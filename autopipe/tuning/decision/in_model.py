@@ -16,7 +16,6 @@ from autopipe.processes.failure import How
 from autopipe.tuning.check_schedules import check_winners, find_passing
 from autopipe.tuning.deadline import COMPARISONS
 from autopipe.tuning.decision.compare import Decided, FinalistComparison
-from autopipe.tuning.decision.extras import exclude_one_thread
 from autopipe.tuning.decision.finalists import Finalists, plan_others, select_finalists
 from autopipe.tuning.decision.model_runs import Limits, TooLate
 from autopipe.tuning.decision.sized_models import SizedModel, load_sized_models
@@ -44,8 +43,7 @@ class ModelComparison:
     def compare(self, states: Sequence[TaskState]) -> tuple[Decided, ...]:
         """Append the evidence of in-model comparisons, one at each specialized size; return them.
 
-        That is not possible everywhere: this clock does not see a GPU. There the trials decide, and
-        settings on one thread are excluded where kernels are timed as in a model.
+        That is not possible everywhere: this clock does not see a GPU. There the trials decide.
         """
         models = self._list_models()
         comparisons: list[Decided] = []
@@ -59,7 +57,6 @@ class ModelComparison:
                     comparison, [s for s in states if s.task.workload not in done_workloads]
                 )
                 done_workloads |= {task.workload for task in model.tasks}
-        self._keep_threads([state for state in states if state.task.workload not in done_workloads])
         check_winners(states, self.setup.checks)
         return tuple(comparisons)
 
@@ -121,10 +118,6 @@ class ModelComparison:
             return None
         sizes = {"sizes": dict(model.sizes)} if model.sizes else {}
         return replace(comparison, report=comparison.report.model_copy(update=sizes))
-
-    def _keep_threads(self, states: Sequence[TaskState]) -> None:
-        if self.setup.bench.touched:
-            exclude_one_thread(states, self.setup.checks.journal)
 
     def _give_up(self, why: str) -> None:
         self.setup.deadline.left_out[COMPARISONS] += 1

@@ -51,7 +51,7 @@ def _select_parts(state: TaskState, journal: Journal, extras: Extras) -> list[Pr
         return []
     parts = [*proposals[:_BEST], *(other for other in proposals[_BEST:] if other == state.untuned)]
     parts = list(dict.fromkeys((*parts, *extras.guests.get(state.task.workload, ()))))
-    for extra in extras.list_proposals(state, parts[0]):
+    for extra in extras.list_plain(state):
         if all(part.schedule != extra.schedule for part in parts):
             parts.append(extra)
     return parts
