@@ -12,6 +12,7 @@ of which `autopipe.tuning.winner` decides.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -228,15 +229,19 @@ class FinalistComparison:
         )
 
     def _time_incumbents(self, kernels: Kernels) -> _WinnerKernels:
-        """Time a package with all incumbents, if enough time is left."""
+        """Time a package with all incumbents, if enough time is left; else the model as built.
+
+        The time is only reported. To begin without enough time could end the comparison, and lose
+        what it has decided.
+        """
         self._pace.kept = 0.0
         place = self._place(self._held)
-        self._models.link(place)
-        try:
-            (rounds,) = self._pace.rounds(self._models.whole, [place], 1.0, _FEW, _FEW)
-        except TooLate:
-            return _WinnerKernels(kernels, None, self._models.unwatched())
-        return _WinnerKernels(kernels, None, median(rounds))
+        if self._pace.builds():
+            self._models.link(place)
+            with suppress(TooLate):
+                (rounds,) = self._pace.rounds(self._models.whole, [place], 1.0, _FEW, _FEW)
+                return _WinnerKernels(kernels, None, median(rounds))
+        return _WinnerKernels(kernels, None, self._models.unwatched())
 
     def _time_ranks(
         self, ranks: Sequence[Ranks], part: float, fewest: int = FEWEST, most: int = _MOST
