@@ -26,7 +26,6 @@ from tvm.tirx import BufferRegion, BufferStore, Cast, Div, FloorDiv, FloorMod, I
 from autopipe.compiler.loops.exact_divisions import has_zero_start, protect_index
 from autopipe.schedules.analysis.blocks import bind_axes
 from autopipe.schedules.analysis.expressions import find_nodes
-from autopipe.schedules.analysis.known_conditions import remove_known_conditions
 
 
 def simplify_block(sch: Schedule, rv: SBlockRV) -> None:
@@ -56,8 +55,7 @@ def to_simple_indices(block: SBlock) -> SBlock:
         return BufferStore(old.buffer, old.value, list(map(index, old.indices)))
 
     def of(part: Stmt) -> Stmt:
-        statement = remove_known_conditions(part, analyzer, _floor_divisions)
-        statement = tvm_ffi.structural_map(statement, (TensorLoad, load))
+        statement = tvm_ffi.structural_map(part, (TensorLoad, load))
         return tvm_ffi.structural_map(statement, (BufferStore, store))
 
     return SBlock(
