@@ -10,7 +10,7 @@ from typing import Final
 TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "attention": "1.0",
     "by_hand": "2.0",
-    "contraction": "2.5",
+    "contraction": "2.6",
     "dot_product": "4.2",
     "elementwise": "8.0",
     "library_call": "1.0",

@@ -79,8 +79,7 @@ class Product:
             return None
         spatial, reduction_axes = axes_of(block)
         ranges = [(axis.var, axis.dom) for axis in block.iter_vars]
-        steps = [(axis.var, axis.dom) for axis in reduction_axes]
-        reducer = reducer.evened(ranges).narrowed(ranges, steps)
+        reducer = reducer.evened(ranges).narrowed(ranges)
         return cls(
             block=block,
             term=reducer.values[0],

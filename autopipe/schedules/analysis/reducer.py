@@ -9,7 +9,7 @@ has two `stores`, at[i] and most[i]; two `starts`; and two `values`, that read b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -29,7 +29,6 @@ from autopipe.schedules.analysis.expressions import (
     replace_variables,
 )
 from autopipe.schedules.analysis.narrow import narrow_to_int32
-from autopipe.schedules.analysis.ties import find_ascending, remove_tie_breaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,6 @@ class Reducer:
     """Value of each result after a step; it reads the results before the step."""
     originals: tuple[BufferStore, ...] = ()
     """The stores to the outputs of the function, where `stores` are of narrower dtypes."""
-    ordered: tuple[Expr, ...] = ()
-    """The `values` of steps in ascending order, where these are simpler."""
 
     @property
     def finals(self) -> tuple[BufferStore, ...]:
@@ -105,21 +102,11 @@ class Reducer:
         values = tuple(tvm_ffi.structural_map(value, (Call, chosen)) for value in self.values)
         return Reducer(self.stores, self.starts, values)
 
-    def narrowed(
-        self, ranges: Sequence[tuple[Any, Any]], steps: Sequence[tuple[Any, Any]]
-    ) -> "Reducer":
+    def narrowed(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
         """Narrow int64 positions to int32, where their values fit.
 
-        Vectors hold twice as many of these. `ranges` are the ranges of variables, `steps` those of
-        the reduction axes in ascending order.
+        Vectors hold twice as many of these. `ranges` are the ranges of variables.
         """
-        positions = find_ascending(self.values, self.starts, self.place, steps)
-        reducer = self._narrow_to_int32(ranges)
-        if not positions:
-            return reducer
-        return replace(reducer, ordered=remove_tie_breaks(reducer.values, positions, reducer.place))
-
-    def _narrow_to_int32(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
         narrow_parts = narrow_to_int32(
             [store.buffer for store in self.stores], self.starts, self.values, ranges
         )
@@ -152,16 +139,13 @@ class Reducer:
     def step(
         self, results: Sequence[Expr], values: Values, read: Callable[[TensorLoad], Expr]
     ) -> list[Expr]:
-        """Return the results after a step, from the `results` before it; `read` loads operands.
-
-        Steps of an output, or of a partial result of it, are in ascending order.
-        """
+        """Return the results after a step, from the `results` before it; `read` loads operands."""
 
         def load(operand: TensorLoad) -> Expr:
             place = self.place(operand)
             return read(operand) if place is None else results[place]
 
-        return [replace_variables(value, values, load) for value in self.ordered or self.values]
+        return [replace_variables(value, values, load) for value in self.values]
 
 
 def _list_stores(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:

@@ -123,8 +123,7 @@ class Reduction:
         ranges = [
             (var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype)))) for var, extent in pairs
         ]
-        steps = ranges[len(self.axes) :]
-        return replace(self, reducer=self.reducer.narrowed(ranges, steps))
+        return replace(self, reducer=self.reducer.narrowed(ranges))
 
     @property
     def loads(self) -> list[TensorLoad]:

@@ -68,5 +68,5 @@ def count_step_operations(reduction: Reduction) -> int:
         return tvm.tirx.Var("loaded", load.ty)
 
     reducer = reduction.reducer
-    bare = (replace_variables(value, [], named) for value in reducer.ordered or reducer.values)
+    bare = (replace_variables(value, [], named) for value in reducer.values)
     return len(reduction.loads) + sum(map(count_arithmetic, bare))

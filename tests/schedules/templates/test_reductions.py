@@ -277,24 +277,6 @@ def test_partial_results_are_joined_only_where_that_is_proved(make, told):
 
 
 @each_row(
-    "make, kinds",
-    [
-        (lambda: argmax(1), tirx.GE),
-        (lambda: [(x := tensor(7, 45)), topi.argmin(x, axis=1)], tirx.LE),
-        (lambda: [(x := tensor(7, 45)), topi.argmax(x, axis=1, select_last_index=True)], tirx.GT),
-        (lambda: [(x := tensor(3, 5, 9)), topi.argmax(x, axis=(1, 2))], tirx.GE),
-        (first_of_wide, tirx.GE),
-        (falling, ()),  # a step may be before all others
-        (lambda: first_of_wide(summed=True), ()),
-    ],
-)
-def test_positions_are_not_compared_where_steps_are_in_order(make, kinds):
-    ordered = reducing(make()).narrowed().reducer.ordered
-    assert bool(ordered) == bool(kinds)
-    assert not ordered or isinstance(ordered[0].condition, kinds)
-
-
-@each_row(
     "make, dtype",
     [
         (first_of_wide, "int32"),
