@@ -21,7 +21,7 @@ from tvm.ir import Expr, Range, TensorLoad, TensorRegion
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import BufferRegion, BufferStore, Cast, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
+from tvm.tirx import BufferRegion, BufferStore, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
 from autopipe.compiler.loops.exact_divisions import has_zero_start, protect_index
 from autopipe.schedules.analysis.blocks import bind_axes
@@ -61,28 +61,6 @@ def to_simple_indices(block: SBlock) -> SBlock:
     return SBlock(
         block.iter_vars, _map_regions(block.reads, index), _map_regions(block.writes, index),
         block.name_hint, of(block.body), of(block.init) if block.init is not None else None,
-        list(block.alloc_buffers), list(block.match_buffers), block.annotations,
-    )  # fmt: skip
-
-
-def simplify_casts(block: SBlock) -> SBlock:
-    """Simplify the integer expressions under casts in the value that a block stores.
-
-    Example: a mean of 3 x 3 pixels divides by the number inside an image of 28, `min(i, 0) * 2 +
-    min(i * 2 + 2, 27) + 1 - i * 2` by as many columns. For i < 13 that is 9, and no int64 vector is
-    converted to float.
-    """
-    analyzer = bind_axes(block)
-
-    def cast(old: Cast) -> Expr:
-        return analyzer.simplify(old) if "int" in str(old.value.ty.dtype) else old
-
-    value = tvm_ffi.structural_map(block.body.value, (Cast, cast))
-    if value.same_as(block.body.value):
-        return block
-    return SBlock(
-        block.iter_vars, block.reads, block.writes, block.name_hint,
-        BufferStore(block.body.buffer, value, block.body.indices), block.init,
         list(block.alloc_buffers), list(block.match_buffers), block.annotations,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of
 from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.simple_indices import simplify_casts, to_simple_indices
+from autopipe.schedules.analysis.simple_indices import to_simple_indices
 from autopipe.schedules.cost import parallel_ns, to_ns
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
@@ -150,11 +150,7 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
         reduction = Reduction.of(to_simple_indices(sch.get(sch.get_sblock(match.name))))
         if reduction is None:
             raise ScheduleError(f"block {match.name} no longer reduces")
-        last = (
-            simplify_casts(to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))))
-            if match.after
-            else None
-        )
+        last = to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
         totals = [store.buffer for store in reduction.reducer.stores]
         replace_sums(sch, [*nests, _build_loops(reduction.narrowed(), last, knobs)], totals, last)
 
