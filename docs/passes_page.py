@@ -29,7 +29,9 @@ memory is planned.
 """
 
 _TVM: Final = """
-Then TVM's own list `s_tir` follows, from `CanonicalizeLoop` to `BF16StorageLegalize`.
+Then TVM's own list `s_tir` follows, from `CanonicalizeLoop` to `BF16StorageLegalize`. Where a size
+is dynamic, `CommonSubexprElim` and `RemoveNoOp` are left out: they take longest there, and LLVM
+does their work.
 """
 
 _LLVM: Final = """

@@ -10,8 +10,8 @@ from typing import Final
 TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "attention": "1.0",
     "by_hand": "2.0",
-    "contraction": "2.6",
-    "dot_product": "4.2",
+    "contraction": "2.7",
+    "dot_product": "4.3",
     "elementwise": "8.0",
     "library_call": "1.0",
     "long_rows": "2.0",

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler import lowering, pass_lists
+from autopipe.compiler.codegen.compile_kernels import SKIPPED_DYNAMIC, compile_kernel
 from autopipe.compiler.library.build import build_library
 from autopipe.compiler.named_pass import NamedPass, PassPhase, module_pass, run_passes
 from autopipe.compiler.pass_observer import observe_passes, pass_context, write_below
@@ -140,3 +141,15 @@ def test_an_error_of_a_pass_is_raised_as_it_is():
 
     with pytest.raises(ModelError, match=r"^no such model$"):
         run_passes(doubled(), [PassPhase("all", (module_pass(fail, "fails"),))], None)
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_passes_that_cost_most_with_dynamic_sizes_run_on_static_kernels_alone(is_dynamic):
+    n = tvm.tirx.Var("n", "int64") if is_dynamic else 8
+    x = tvm.te.placeholder((n, 4), name="x")
+    kernel = tvm.te.create_prim_func([x, tvm.topi.nn.relu(x)], index_dtype_override="int64")
+    with observe_passes() as observer, pass_context():
+        compile_kernel(tvm.IRModule({"main": kernel}), graphs.TARGET)
+    has_run = {name in observer.times for name in SKIPPED_DYNAMIC}
+    assert has_run == {not is_dynamic}
+    assert "tirx.StmtSimplify" in observer.times

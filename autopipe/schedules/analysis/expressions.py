@@ -8,6 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, TensorLoad
+from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate, structural_walk
 
@@ -135,6 +136,14 @@ def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FB
             yield False
 
 
+def _simplify_count(count: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
+    """Simplify a number of iterations, to an integer where it does not depend on the sizes."""
+    if isinstance(count, int):
+        return count
+    simple = Analyzer().simplify(count)
+    return int(simple) if isinstance(simple, tirx.IntImm) else simple
+
+
 def write_lane_loops(
     count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
@@ -144,15 +153,16 @@ def write_lane_loops(
     count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
     indices. An IRBuilder must be open.
     """
-    if not (isinstance(count, int) and count < width):
+    if (vectors := _simplify_count(count // width)) != 0:
         with (
-            T.serial(number(0), number(count // width)) as vector,
+            T.serial(number(0), number(vectors)) as vector,
             T.vectorized(number(0), number(width)) as lane,
         ):
             yield vector * width + lane, lane
     if not isinstance(count, int):
-        with T.serial(number(0), number(count % width)) as element:
-            yield number(count // width * width) + element, element
+        if (rest := _simplify_count(count % width)) != 0:
+            with T.serial(number(0), number(rest)) as element:
+                yield number(vectors * width) + element, element
         return
     start = count // width * width
     while start < count:
@@ -176,6 +186,7 @@ def write_element_loops(
     count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
     indices. An IRBuilder must be open.
     """
+    count = _simplify_count(count)
     if not isinstance(count, int):
         for element, _ in write_lane_loops(count, width, number):
             yield element

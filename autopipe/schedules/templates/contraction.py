@@ -26,14 +26,9 @@ from functools import partial
 from typing import Final
 
 import tvm
-import tvm_ffi
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import (
-    DynamicSizes,
-    is_at_least,
-    read_dynamic_sizes,
-)
+from autopipe.compiler.dynamic_sizes.kernel_sizes import read_dynamic_sizes
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import is_large_enough, is_whole
 from autopipe.schedules.analysis.dot_products import DotProduct
@@ -54,22 +49,13 @@ from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
 from autopipe.schedules.tiling.promise import find_threshold, reads_many_weights
 from autopipe.schedules.tiling.tile import Tile
+from autopipe.schedules.tiling.tile_levels import fit_smallest_size, list_tile_levels
 
 _FEW_ROWS: Final = 8
 """Maximum number of rows for which an operand is not packed at run time."""
 
 _LONG: Final = 32
 """Steps of a sum that fill vectors well; of a shorter one only a single row is few."""
-
-_NARROWER: Final = 4
-"""Divisor of the vector width, a ratio, for columns that are fewer than a vector has elements. All
-of 1 to 15 columns in vectors of 16, divided by 4, are 39 vectors and single columns, by 2 43, by 8
-64."""
-
-_FEWER: Final = 3
-"""Divisor of the rows of a tile, a ratio, for rows that are fewer than a tile has. By 3 a tile of
-12 x 2 vectors leaves 4 x 2 sums, which just hide the latency of 4 cycles in 2 ports. All of 1 to 11
-rows then take 108 cycles a step, with 2 139, and with 4 121.5."""
 
 _NEAR: Final = 16
 """Bytes that a core reads in a cycle, where each element is read once."""
@@ -236,11 +222,9 @@ def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms:
     dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
     if dynamic_sizes is not None:
         contraction = replace(contraction, lines=extend_rows(contraction.lines, product))
-    nest = Nest(contraction, tile, product, last, terms.dot)
+    nest = fit_smallest_size(Nest(contraction, tile, product, last, terms.dot), dynamic_sizes)
     copy = Copy.of(nest) if tile.packed else None
-    tile_levels = _drop_unreachable_tiles(
-        [(nest, copy), *_list_smaller_tiles(nest, copy)], dynamic_sizes
-    )
+    tile_levels = list_tile_levels(nest, copy, dynamic_sizes)
     is_parallel = is_large_enough((*product.lengths, *product.steps), terms.least, dynamic_sizes)
     tiles = loops.build_tile_loops(tile_levels, is_parallel)
     totals = [store.buffer for store in product.stores]
@@ -251,60 +235,6 @@ def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms:
         if not copy.across or count_iterations(sch.get(block)) >= ELEMENTS:
             spread_vectors(sch, block, tile.width)  # LLVM loads a few strided ones faster
         guard_parallel_loops(sch, copy.name)
-
-
-def _list_smaller_tiles(nest: Nest, copy: Copy | None) -> Iterator[loops.Tiled]:
-    """Yield the remainder tiles for dynamic sizes that are too small for a whole tile.
-
-    Example: tiles of 12 x 32 with vectors of 16 are followed by 4 x 32 and 1 x 32. Where the
-    columns are dynamic, 12 x 16, 1 x 16, 12 x 4 and 1 x 4 follow, unless they are packed, and
-    single outputs, of which there is always one.
-    """
-    if nest.fits is None:
-        return
-    nest = replace(nest, tile=replace(nest.tile, fetched=False))
-    if not isinstance(nest.height, int):
-        for rows in dict.fromkeys((max(1, nest.tile.rows // _FEWER), 1)):
-            if rows < nest.tile.rows:
-                yield replace(nest, tile=replace(nest.tile, rows=rows)), copy
-    if not isinstance(nest.granule, int):
-        for width in (nest.tile.width, nest.tile.width // _NARROWER) if copy is None else ():
-            if 1 < width < nest.tile.columns:
-                for rows in dict.fromkeys((nest.tile.rows, 1)):
-                    narrow = replace(
-                        nest.tile, rows=rows, columns=width, width=width, fetched=False
-                    )
-                    yield replace(nest, tile=narrow), None
-        single = replace(nest.tile, rows=1, columns=1, width=1, packed=False)
-        yield replace(nest, tile=single), None
-
-
-def _drop_unreachable_tiles(
-    tile_levels: Sequence[loops.Tiled], dynamic_sizes: DynamicSizes | None
-) -> Sequence[loops.Tiled]:
-    """Drop the tiles after the first one that fits even the smallest sizes.
-
-    Where rows and columns are the same size, a tile that needs as much as the last one is dropped,
-    too: TVM refuses loops that it can prove are never run.
-    """
-    reachable_levels: list[loops.Tiled] = []
-    for nest, copy in tile_levels:
-        tile, square = nest.tile, tvm_ffi.structural_equal(nest.height, nest.granule)
-        if (
-            reachable_levels
-            and square
-            and _find_longest_side(tile) >= _find_longest_side(reachable_levels[-1][0].tile)
-        ):
-            continue
-        reachable_levels.append((nest, copy))
-        sides = ((nest.height, tile.rows), (nest.granule, tile.columns))
-        if all(isinstance(side[0], int) or is_at_least(*side, dynamic_sizes) for side in sides):
-            break
-    return reachable_levels
-
-
-def _find_longest_side(tile: Tile) -> int:
-    return max(tile.rows, tile.columns)
 
 
 def build_operand_nests(

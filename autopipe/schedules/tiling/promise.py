@@ -6,6 +6,7 @@ Engine `static` takes the tile of the minimum estimate; engine `autotvm` begins 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from autopipe.environment.machines import LINE_BYTES
@@ -47,14 +48,19 @@ _MORE: Final = 4
 """How many times more weights than input and result each core reads for the sake of rows that it
 has written itself, where weights are near and what another core wrote is far."""
 
+_KEPT: Final = 256
+"""Number of products whose tiles are kept."""
+
 _SPILL: Final = 1.1
 """Cycles of a step for each sum that goes to memory and back, as LLVM finds no register for it."""
 
 
+@lru_cache(maxsize=_KEPT)
 def choose_tile(contraction: Contraction, hardware: HardwareParams) -> Tile:
     """Return the tile of the minimum estimated time on a processor, without measuring.
 
-    Threads share it where a second one pays for the shortest time that one can take.
+    Threads share it where a second one pays for the shortest time that one can take. Tiles are
+    kept: a kernel of dynamic shapes asks for that of its specialized size.
     """
     shares = cost.threads_pay(_find_shortest_ns(contraction, hardware), hardware.machine)
     serial = _find_serial_threshold(contraction, hardware)

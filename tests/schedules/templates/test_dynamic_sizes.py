@@ -1,6 +1,7 @@
 """Templates on functions whose sizes are open: right at sizes on either side of whole tiles."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,7 @@ from autopipe.schedules.templates.serve import AnyServed, serve
 from autopipe.schedules.templates.template import (
     Matcher,
     dump,
+    match_function,
     replay_setting,
     serves_dynamic,
 )
@@ -54,10 +56,10 @@ def size(name="n"):
     return tirx.Var(name, "int64")
 
 
-def rows():
+def rows(smallest=1):
     x, w = te.placeholder((size(), 24), name="x"), te.placeholder((24, 20), name="w")
     y = product(x, w, 24)
-    return module([x, w, topi.nn.relu(y)], weights=[1])
+    return module([x, w, topi.nn.relu(y)], weights=[1], smallest=smallest)
 
 
 def batched_rows():
@@ -246,6 +248,25 @@ def test_rows_lie_along_a_batch_and_few_of_them_start_no_threads():
     assert text.count("T.parallel(") > 0
     assert "batch * n * T.int64(480) >=" in text or "T.int64(480) * batch * n >=" in text
     assert "T.parallel(" not in _served(rows()).schedule.mod.script()  # never enough to do
+
+
+@each_row("smallest, heights", [(7, [12, 4]), (8, [8]), (11, [11]), (12, [12])])
+def test_a_tile_has_the_rows_of_the_smallest_size_if_these_are_nearly_as_many(smallest, heights):
+    workload = rows(smallest)
+    sch, match = match_function(workload, CONTRACTION)
+    CONTRACTION.apply(sch, match, replace(CONTRACTION.fill(match, HARDWARE), rows=12))
+    text = sch.mod.script()
+    assert [int(height) for height in re.findall(r"alloc_buffer\(\((\d+), 20\)", text)] == heights
+    checked(workload, sch.mod, TARGET)
+
+
+def test_loops_that_no_size_runs_are_not_written():
+    n = size()
+    x = te.placeholder((n, 16), name="x")
+    bordered = topi.nn.pad(x, (0, 4), (0, 4))
+    y = product(bordered, te.placeholder((24, 8), name="w"), 20)
+    text = _served(module([x, y.op.input_tensors[1], y])).schedule.mod.script()
+    assert "range(T.int64(0))" not in text
 
 
 def filtered_image():

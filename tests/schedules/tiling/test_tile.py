@@ -7,8 +7,8 @@ import pytest
 from autopipe.environment.machines import MACHINES
 from autopipe.schedules.cost import step_cycles
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates import contraction
 from autopipe.schedules.templates.template import knob_values
+from autopipe.schedules.tiling import tile_levels
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
 from autopipe.schedules.tiling.promise import choose_tile, estimate_cycles, list_settings
@@ -175,5 +175,5 @@ def test_divisors_of_tiles_for_few_rows_and_columns_take_the_fewest_cycles():
     vectors = {divisor: cover((16 // divisor, 1), 16, lambda _: 1) for divisor in (2, 4, 8)}
     assert cycles == {2: 139.0, 3: 108.0, 4: 121.5}
     assert vectors == {2: 43, 4: 39, 8: 64}
-    assert min(cycles, key=cycles.__getitem__) == contraction._FEWER
-    assert min(vectors, key=vectors.__getitem__) == contraction._NARROWER
+    assert min(cycles, key=cycles.__getitem__) == tile_levels._FEWER
+    assert min(vectors, key=vectors.__getitem__) == tile_levels._NARROWER
