@@ -157,11 +157,14 @@ def _measure(name: str, tasks: Path, options: argparse.Namespace) -> tuple[dict[
     cores = str(len(os.sched_getaffinity(0)))
     environment = {**os.environ, "TVM_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": "1"}
     root = options.against if name == "before" else PIPELINE.parents[1]
-    environment["PYTHONPATH"] = str(root.resolve())
+    # `machine` is that of the checkout, too: it calls what may have another name in this one
+    environment["PYTHONPATH"] = os.pathsep.join(
+        (str(root.resolve()), f"{root.resolve()}/benchmarks")
+    )
     with tempfile.TemporaryDirectory() as work:
         arguments = ["--contender", name, "--tasks", str(tasks), "--work", work]
         with subprocess.Popen(
-            [sys.executable, __file__, *arguments, "--trials", str(options.trials)],
+            [sys.executable, "-P", __file__, *arguments, "--trials", str(options.trials)],
             env=environment, stdout=subprocess.DEVNULL, start_new_session=True,
         ) as process:  # fmt: skip
             with suppress(subprocess.TimeoutExpired):
