@@ -37,10 +37,10 @@ DYNAMIC: Final = "autopipe.dynamic"
 SKIPPED_DYNAMIC: Final = ("tirx.CommonSubexprElim", "tirx.RemoveNoOp")
 """TVM's passes that do not run on kernels of dynamic shapes, since LLVM does their work.
 
-They simplify and compare each index, of which dynamic sizes make long expressions: a quarter of the
-time of all passes. TVM knows no bound of a common subexpression that it has named, so that it
-divides it for all combinations of signs: without them such kernels have three quarters of the
-bytes. Without `s_tir.StmtSimplify` as well, a concatenation took 1.4 times as long to run.
+They simplify and compare each index, of which dynamic sizes make long expressions. TVM knows no
+bound of a common subexpression that it has named, so that it divides it for all combinations of
+signs: without names such kernels are smaller. `s_tir.StmtSimplify` takes time, too, but without it
+some kernels run slower.
 """
 
 

@@ -3,7 +3,8 @@
 `form` recognizes the function, `lines` picks the two axes that a tile spans, `tile` has the knobs
 and all their settings, `promise` estimates the time of a setting. `nest` numbers the tiles,
 `packing` copies the weights into the order of the tiles, `padding` writes the border of an image,
-and `loops` writes the code of a tile. The template `templates/contraction.py` puts these together.
+`tile_levels` lists the smaller tiles for dynamic sizes, and `loops` writes the code of a tile. The
+template `templates/contraction.py` puts these together.
 `bands` is separate: it writes the loops of attention for its template. So are the modules for AMX
 tiles: `tile_blocks` has the knobs and estimates, `tile_registers` assigns the registers,
 `tile_places` locates blocks, `tile_kernel` multiplies, and `tile_pipeline` writes the loops.

@@ -7,7 +7,7 @@ from functools import partial
 from autopipe.pipeline.counted import Watch
 from autopipe.tuning.check_schedules import check_winners
 from autopipe.tuning.decision.compare import Decided
-from autopipe.tuning.decision.extras import Extras, make_extras, measure_extras
+from autopipe.tuning.decision.extras import make_extras, measure_extras
 from autopipe.tuning.decision.in_model import ModelComparison
 from autopipe.tuning.decision.over_sizes import Family, invite_guests
 from autopipe.tuning.decision.repeat import find_undecided, measure_repeats
@@ -22,13 +22,14 @@ def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tu
     not timed inside the model are repeated at last.
     """
     states, checks, deadline = trials.states, setup.checks, setup.deadline
-    extras, watch = _make_extras(families, setup), Watch("tune", setup.emit)
+    guests = invite_guests(families, checks.journal, checks.maker)
+    extras, watch = make_extras(checks.maker, guests=guests), Watch("tune", setup.emit)
     runner = setup.bench.runner
     repeat = partial(measure_repeats, runner=runner, deadline=deadline, watch=watch)
     watch.begin("checking the winners of the trials")
     check_winners(states, checks)
     deadline.kept = deadline.in_model
-    hosts = [state for state in states if state.task.workload in extras.guests]
+    hosts = [state for state in states if state.task.workload in guests]
     repeat(replace(trials, states=hosts), extras=extras)
     if deadline.in_model:
         measure_extras(trials, runner=runner, extras=extras, deadline=deadline, watch=watch)
@@ -39,9 +40,3 @@ def decide_tasks(trials: Trials, families: Sequence[Family], setup: Setup) -> tu
     repeat(replace(trials, states=undecided), extras=extras)
     check_winners(states, checks)
     return comparisons
-
-
-def _make_extras(families: Sequence[Family], setup: Setup) -> Extras:
-    maker, journal = setup.checks.maker, setup.checks.journal
-    guests = invite_guests(families, journal, maker)
-    return make_extras(maker, guests=guests)

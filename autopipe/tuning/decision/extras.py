@@ -1,7 +1,8 @@
-"""Plain loops, which no search proposes: those of `default` without threads, and as lowered, both.
+"""Plain loops, which no search proposes.
 
-Where a heavy task is compared inside the model, each of these gets one trial before, and may be a
-finalist then.
+They are those of `default` without threads, and those as lowered, without threads and with. Where a
+heavy task is compared inside the model, each of these gets one trial before, and may be a finalist
+then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
