@@ -60,12 +60,17 @@ def replay_schedule(
     or another version of it, the knobs are none of its settings, or the trace does not apply.
     Raises Forbidden if the record may do harm.
     """
-    check_schedule(schedule)
     module = build_implementation(workload, implementation, conditions)
     if module is None:
         raise StageError(
             f"this workload has no implementation {format_value(repr(implementation))} here"
         )
+    return apply_schedule(module, schedule, conditions)
+
+
+def apply_schedule(module: tvm.IRModule, schedule: str, conditions: Conditions) -> tvm.IRModule:
+    """Apply a record to an implementation, which was built before. Raises as `replay_schedule`."""
+    check_schedule(schedule)
     document = foreign.parse(schedule)
     if isinstance(document, dict):
         return _replay_knobs(module, document, conditions)

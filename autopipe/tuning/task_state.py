@@ -42,6 +42,8 @@ class TaskState:
     """The best after each batch of this process."""
     stopped: str | None = None
     """Why the task gets no more trials; null while it does."""
+    implementations: Mapping[str, tvm.IRModule] = field(default_factory=dict)
+    """Its implementations by name, so that no trial builds one again."""
 
     def count(self, seconds: float) -> None:
         """Take the result of one trial, infinite if it failed."""

@@ -12,7 +12,7 @@ from autopipe.config.tuning import Budget
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.measure.turn import TurnTimeout
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.replay import replay_schedule
+from autopipe.schedules.replay import apply_schedule, replay_schedule
 from autopipe.tuning.clock import describe_surroundings
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
@@ -146,7 +146,13 @@ class Trials:
     def candidate(self, state: TaskState, proposal: Proposal) -> Repeatable:
         """Build the candidate of a schedule, which a child process replays and compiles."""
         by, schedule = proposal
-        make = partial(replay_schedule, state.module, by.implementation, schedule, self.conditions)
+        module = state.implementations.get(by.implementation)
+        if module is None:  # the child reports that there is none here
+            make = partial(
+                replay_schedule, state.module, by.implementation, schedule, self.conditions
+            )
+        else:
+            make = partial(apply_schedule, module, schedule, self.conditions)
         surroundings = describe_surroundings(state.task, self.touched) if self.touched else None
         return Repeatable(
             state.task.name, by.implementation, schedule, make, surroundings, state.module

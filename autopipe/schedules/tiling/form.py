@@ -6,6 +6,7 @@ This is `match` of the template `contraction`: the knobs depend on its result al
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import tvm
 from tvm.s_tir import SBlock, Schedule
@@ -20,7 +21,7 @@ from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.tiling.lines import Lines, choose_tile_axes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as derived numbers are kept: thousands of tiles ask
 class Contraction:
     """A function that sums products, as the knobs depend on it.
 
@@ -53,22 +54,22 @@ class Contraction:
     calls_ns: float = 0.0
     """Time of the elementary functions in such a reduction on one core, in nanoseconds."""
 
-    @property
+    @cached_property
     def height(self) -> int:
         """Number of outputs along the axes of the rows."""
         return math.prod(self.extents[axis] for axis in self.lines.rows)
 
-    @property
+    @cached_property
     def breadth(self) -> int:
         """Number of outputs along the axes of the columns."""
         return math.prod(self.extents[axis] for axis in self.lines.columns)
 
-    @property
+    @cached_property
     def products(self) -> int:
         """Number of multiply-adds for all outputs."""
         return math.prod(self.extents) * math.prod(self.terms)
 
-    @property
+    @cached_property
     def column_elements(self) -> int:
         """Number of elements of the operand along the columns, such as weights."""
         columns_in_all_batches = self.breadth * math.prod(
@@ -76,12 +77,12 @@ class Contraction:
         )
         return columns_in_all_batches * math.prod(self.terms)
 
-    @property
+    @cached_property
     def ordered(self) -> bool:
         """Whether columns that are neighbours are neighbours in the output's memory."""
         return self.lines.columns[-1] == len(self.extents) - 1
 
-    @property
+    @cached_property
     def others(self) -> tuple[int, ...]:
         """The spatial axes along which a tile has a single output."""
         tile_axes = {*self.lines.rows, *self.lines.columns}

@@ -83,9 +83,10 @@ def list_settings(contraction: Contraction, hardware: HardwareParams) -> Iterato
     serial = _find_serial_threshold(contraction, hardware)
     shortest = _find_shortest_ns(contraction, hardware)
     might_pay = hardware.cores > 1 and shortest >= cost.start_ns(hardware.machine)
+    is_shared = contraction.products >= find_threshold(contraction, None)
     for tile in list_tiles(contraction, hardware):
         yield tile
-        if might_pay and not shares_tiles(contraction, tile) and count_jobs(contraction, tile) > 1:
+        if might_pay and not is_shared and count_jobs(contraction, tile) > 1:
             yield replace(tile, shared_from=floor_power(contraction.products))
         if serial is not None:
             yield replace(tile, shared_from=serial)

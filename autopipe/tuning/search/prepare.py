@@ -45,6 +45,7 @@ def prepare_tasks(
             task, tasks.texts[task.name], tasks.modules[task.name],
             _plan_candidates(rule, task, policy, checks.maker) if starts is None else starts,
             bandit, shares[task.index], tally.trials, tally.failed,
+            implementations=checks.maker.implementations(task.name),
         )  # fmt: skip
         _restore_trials(state, journal)
         states.append(state)

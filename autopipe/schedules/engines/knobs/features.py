@@ -6,6 +6,7 @@ and knobs (the number of tiles). So both are features, beside the knobs themselv
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -20,14 +21,19 @@ Features = Mapping[str, Column]
 
 def compute_features(space: Space) -> Features:
     """Compute the features of each setting of a space, without measurements."""
-    knobs, size = list_knob_values(space), len(space.settings)
+    return combine_features(space, list_knob_values(space), list_estimates(space))
+
+
+def combine_features(space: Space, knobs: Features, estimates: Column | None) -> Features:
+    """Compute the features of each setting from its knobs as numbers, and its estimates."""
+    size = len(space.settings)
     numbers = [
         (name, n) for name, n in _list_numbers("function", space.served.match) if "=" not in name
     ]
     facts = {name: np.full(size, number, np.float32) for name, number in numbers}
     columns: dict[str, Column] = {**knobs, **facts}
-    if (guesses := list_estimates(space)) is not None:
-        columns["estimate"] = guesses / guesses.min()
+    if estimates is not None:
+        columns["estimate"] = estimates / estimates.min()
     for (first_name, first), (second_name, second) in combinations(knobs.items(), 2):
         columns[f"{first_name}*{second_name}"] = first * second
     for fact, extents in facts.items():
@@ -64,6 +70,11 @@ def _list_numbers(name: str, value: object) -> Iterator[tuple[str, float]]:
     elif isinstance(value, Sequence):
         for position, item in enumerate(value):
             yield from _list_numbers(f"{name}.{position - len(value)}", item)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _list_numbers(f"{name}.{field.name}", getattr(value, field.name))
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in _list_field_names(type(value)):
+            yield from _list_numbers(f"{name}.{field}", getattr(value, field))
+
+
+@cache
+def _list_field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from autopipe.schedules.engines.knobs.cost_model import CostModel
 from autopipe.schedules.engines.knobs.features import (
-    compute_features,
+    combine_features,
     list_estimates,
     list_knob_values,
 )
@@ -37,9 +37,9 @@ class ModelGuided:
     def __init__(self, space: Space, seed: int, model: CostModel) -> None:
         """Begin a search with the model that all tasks of the template share."""
         self._rng = random.Random(seed)  # noqa: S311 - no secret
-        self._features = compute_features(space)
-        self._points = np.log2(1 + np.abs(np.stack(list(list_knob_values(space).values()), axis=1)))
-        guesses = list_estimates(space)
+        knobs, guesses = list_knob_values(space), list_estimates(space)
+        self._features = combine_features(space, knobs, guesses)
+        self._points = np.log2(1 + np.abs(np.stack(list(knobs.values()), axis=1)))
         self._guesses = (
             self._compute_distances(0, range(len(self._points))) if guesses is None else guesses
         )
