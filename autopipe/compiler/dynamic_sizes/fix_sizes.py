@@ -15,11 +15,11 @@ kernel with constant extents, as in a build for that size alone.
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import tvm
 from tvm import relax, tirx
 from tvm.relax import transform
-from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.sym import Analyzer
 
 from autopipe.compiler.arithmetic import (  # noqa: F401 - they register legalizations of integer ops
@@ -32,7 +32,8 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     list_size_params,
     open_variables,
 )
-from autopipe.compiler.graph.calls import find_callee, graph_functions
+from autopipe.compiler.graph.calls import find_callee, graph_functions, list_result_types
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.recurrence.fix_recurrence import bind_recurrent_sizes
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 
@@ -51,10 +52,8 @@ def specialize_kernels(module: tvm.IRModule) -> tvm.IRModule:
     """Specialize the dynamic kernels of a module for sizes that are static at their calls."""
     if not any(map(_is_open, module.functions.values())):
         return module
-    specializer = _KernelSpecializer(module)
-    for variable, function in graph_functions(module):
-        specializer.builder_.update_func(variable, specializer.visit_expr(function))
-    return transform.DeadCodeElimination()(specializer.builder_.get())
+    specialized_module = rewrite_calls(partial(_specialize_call, module), module)
+    return transform.DeadCodeElimination()(specialized_module)
 
 
 def _is_open(function: object) -> bool:
@@ -66,28 +65,20 @@ def _is_open(function: object) -> bool:
     )
 
 
-@mutator
-class _KernelSpecializer(PyExprMutator):
-    """Replaces calls of dynamic kernels by calls of specialized ones."""
-
-    def __init__(self, module: tvm.IRModule) -> None:
-        super().__init__(module)
-        self._module = module
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        """Specialize the kernel of a call if it has dynamic sizes."""
-        call = self.visit_expr_post_order(call)
-        if find_callee(call) is None or not _is_open(self._module[call.args[0]]):
-            return call
-        function = self._module[call.args[0]]
-        counts = _solve_sizes(function, call)
-        if counts is None:
-            return call
-        kernel = bind_kernel_sizes(tvm.IRModule({"main": function}), counts)["main"]
-        name = str(call.args[0].name_hint)
-        variable = self.builder_.add_func(kernel.without_attr("global_symbol"), name)
-        tensors = [field for field in call.args[1].fields if isinstance(field.ty, relax.TensorType)]
-        return relax.call_tir(variable, tensors, list(_list_result_types(call)))
+def _specialize_call(module: tvm.IRModule, site: CallSite) -> relax.Expr:
+    """Specialize the kernel of a call if it has dynamic sizes."""
+    call = site.call
+    if find_callee(call) is None or not _is_open(module[call.args[0]]):
+        return call
+    function = module[call.args[0]]
+    counts = _solve_sizes(function, call)
+    if counts is None:
+        return call
+    kernel = bind_kernel_sizes(tvm.IRModule({"main": function}), counts)["main"]
+    name = str(call.args[0].name_hint)
+    variable = site.builder.add_func(kernel.without_attr("global_symbol"), name)
+    tensors = [field for field in call.args[1].fields if isinstance(field.ty, relax.TensorType)]
+    return relax.call_tir(variable, tensors, _list_simple_types(call))
 
 
 def _solve_sizes(function: tirx.PrimFunc, call: relax.Call) -> Counts | None:
@@ -129,7 +120,7 @@ def _pair_extents(
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr | None]]:
     """Yield (formal, actual) of each extent and scalar of a kernel's parameters at a call."""
     scalars = call.args[2].values if len(call.args) > 2 else ()  # noqa: PLR2004 - sizes come last
-    argument_types = [*_list_field_types(call), *_list_result_types(call), *scalars]
+    argument_types = [*_list_field_types(call), *_list_simple_types(call), *scalars]
     buffers = [param for param in function.params if isinstance(param.ty, tirx.BufferType)]
     numbers = [param for _, param in list_size_params(function)]
     tensors = [kind for kind in argument_types if isinstance(kind, relax.TensorType)]
@@ -150,17 +141,16 @@ def _list_field_types(call: relax.Call) -> Iterator[relax.TensorType | tvm.ir.Ex
         yield field.ty if isinstance(field.ty, relax.TensorType) else field
 
 
-def _list_result_types(call: relax.Call) -> list[tvm.ir.Type]:
-    (result_type,) = call.ty_args
-    types = result_type.fields if isinstance(result_type, relax.TupleType) else [result_type]
+def _simplify_extent(extent: tvm.ir.Expr) -> tvm.ir.Expr:
+    """Fold a bound extent, such as `4 * 5`."""
+    return Analyzer().simplify(extent)
+
+
+def _list_simple_types(call: relax.Call) -> list[tvm.ir.Type]:
+    """List the types of the results of a call, with simplified sizes."""
     return [
         relax.TensorType(list(map(_simplify_extent, kind.shape.values)), kind.dtype)
         if isinstance(kind.shape, relax.ShapeExpr)
         else kind
-        for kind in types
+        for kind in list_result_types(call)
     ]
-
-
-def _simplify_extent(extent: tvm.ir.Expr) -> tvm.ir.Expr:
-    """Fold a bound extent, such as `4 * 5`."""
-    return Analyzer().simplify(extent)

@@ -168,3 +168,9 @@ def find_callee(value: relax.Expr) -> str | None:
     if isinstance(value, relax.Call) and value.op.same_as(_CALL_TIR):
         return str(value.args[0].name_hint)
     return None
+
+
+def list_result_types(call: relax.Call) -> list[tvm.ir.Type]:
+    """List the types of the results of a `call_tir`."""
+    (result_type,) = call.ty_args
+    return list(result_type.fields) if isinstance(result_type, relax.TupleType) else [result_type]

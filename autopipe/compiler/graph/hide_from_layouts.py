@@ -11,14 +11,14 @@ index of the replaced call.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.contents import list_contents
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 _NAME: Final = "autopipe.hidden."
 """Prefix of the names of the functions that replace hidden ops, before a number."""
@@ -60,51 +60,38 @@ def hide_ops(module: tvm.IRModule) -> tuple[tvm.IRModule, Sequence[relax.Call]]:
     """Hide the ops that TVM converts wrongly; return the module and the hidden calls."""
     if list_contents(module).isdisjoint(_ANY_LAYOUT | WRONG.keys()):
         return module, ()
-    hiding = _Hide(module)
-    return rewrite_graph(hiding, module), hiding.calls
+    calls: list[relax.Call] = []
+    return rewrite_calls(partial(_hide_call, calls), module), calls
 
 
 def restore_ops(module: tvm.IRModule, calls: Sequence[relax.Call]) -> tvm.IRModule:
     """Restore the ops that `hide_ops` replaced."""
-    return rewrite_graph(_Show(module, calls), module) if calls else module
+    return rewrite_calls(partial(_restore_call, calls), module) if calls else module
 
 
-@mutator
-class _Hide(PyExprMutator):
-    def __init__(self, module: tvm.IRModule) -> None:
-        super().__init__(module)
-        self.calls: list[relax.Call] = []
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        new_call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "")
-        if name in _ANY_LAYOUT and str(call.ty.dtype) in _NUMBERED:
-            number = relax.const(len(self.calls), str(call.ty.dtype))
-            self.calls.append(new_call)
-            return relax.op.log_add_exp(new_call.args[0], number)
-        wrong = WRONG.get(name)
-        if wrong is None or not wrong(call):
-            return new_call
-        self.calls.append(call)
-        name = f"{_NAME}{len(self.calls) - 1}"
-        return relax.op.call_pure_packed(name, *new_call.args, ty_args=call.ty)
+def _hide_call(calls: list[relax.Call], site: CallSite) -> relax.Expr:
+    """Replace a call that TVM converts wrongly, and add it to the hidden calls."""
+    call = site.original
+    if site.op in _ANY_LAYOUT and str(call.ty.dtype) in _NUMBERED:
+        number = relax.const(len(calls), str(call.ty.dtype))
+        calls.append(site.call)
+        return relax.op.log_add_exp(site.call.args[0], number)
+    wrong = WRONG.get(site.op)
+    if wrong is None or not wrong(call):
+        return site.call
+    calls.append(call)
+    name = f"{_NAME}{len(calls) - 1}"
+    return relax.op.call_pure_packed(name, *site.call.args, ty_args=call.ty)
 
 
-@mutator
-class _Show(PyExprMutator):
-    def __init__(self, module: tvm.IRModule, calls: Sequence[relax.Call]) -> None:
-        super().__init__(module)
-        self._calls = calls
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        if getattr(call.op, "name", "") == _STAND_IN:
-            replaced_call = self._calls[int(call.args[1].value.numpy())]
-            return relax.Call(
-                replaced_call.op, [call.args[0], *replaced_call.args[1:]], replaced_call.attrs
-            )
-        first = call.args[0] if call.args else None
-        if not isinstance(first, relax.ExternFunc) or not first.global_symbol.startswith(_NAME):
-            return call
-        hidden_call = self._calls[int(first.global_symbol.removeprefix(_NAME))]
-        return relax.Call(hidden_call.op, call.args[1:], hidden_call.attrs)
+def _restore_call(calls: Sequence[relax.Call], site: CallSite) -> relax.Expr:
+    call = site.call
+    if site.op == _STAND_IN:
+        replaced_call = calls[int(call.args[1].value.numpy())]
+        operands = [call.args[0], *replaced_call.args[1:]]
+        return relax.Call(replaced_call.op, operands, replaced_call.attrs)
+    first = call.args[0] if call.args else None
+    if not isinstance(first, relax.ExternFunc) or not first.global_symbol.startswith(_NAME):
+        return call
+    hidden_call = calls[int(first.global_symbol.removeprefix(_NAME))]
+    return relax.Call(hidden_call.op, call.args[1:], hidden_call.attrs)

@@ -92,3 +92,9 @@ def to_json(value: Any) -> JsonValue:  # noqa: ANN401 - whatever an attribute ho
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "items"):
         return [to_json(item) for item in value]
     return str(value)
+
+
+def read_permutation(transpose: relax.Call) -> tuple[int, ...]:
+    """Return the operand's axis of each axis of a `permute_dims`; by default they are reversed."""
+    rank, axes = int(transpose.args[0].ty.ndim), transpose.attrs.axes
+    return tuple(reversed(range(rank))) if axes is None else tuple(int(a) % rank for a in axes)

@@ -12,17 +12,17 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import graph_functions, list_bindings
 from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.graph.distinct_calls import collect_distinct_calls
 from autopipe.compiler.graph.hide_from_layouts import hide_ops, restore_ops
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.passes.legalize import legalize_ops, list_unlegalized_ops
 from autopipe.compiler.passes.propagate_layouts import propagate_layouts
 from autopipe.errors import ModelError
@@ -36,6 +36,7 @@ ONE_LAYOUT = {
 
 Report = Callable[[str], None]
 
+_BINARY: Final = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -54,15 +55,15 @@ def convert_layout(
 ) -> tvm.IRModule:
     """Convert ops to the desired layouts, such as `{"conv2d": ["NHWC", "HWIO"]}`."""
     wishes = {f"relax.nn.{op}": list(layouts) for op, layouts in desired_layouts.items()}
-    module = rewrite_graph(_FullRank(module), module)
+    module = rewrite_calls(_expand_ranks, module)
     if list_contents(module).isdisjoint(wishes):
         return module
     try:
         visible_module, hidden_calls = hide_ops(module)
         converted_module = restore_ops(propagate_layouts(visible_module, wishes), hidden_calls)
         if not list_contents(converted_module).isdisjoint(ONE_LAYOUT):
-            converted_module = rewrite_graph(
-                _Materialize(converted_module, ONE_LAYOUT), converted_module
+            converted_module = rewrite_calls(
+                partial(_transpose_around, ONE_LAYOUT), converted_module
             )
         stuck = list_unlegalized_ops(legalize_ops(collect_distinct_calls(converted_module)))
         reason = f"there is no compute for {', '.join(stuck)} in the new layout"
@@ -73,7 +74,7 @@ def convert_layout(
         _LOG.info("layouts are propagated through the graph")
         return converted_module
     warn(f"layouts are not propagated, each op is converted by itself: {reason}")
-    return rewrite_graph(_Materialize(module, wishes), module)
+    return rewrite_calls(partial(_transpose_around, wishes), module)
 
 
 def count_layouts(module: tvm.IRModule) -> LayoutReport:
@@ -98,70 +99,53 @@ def _read_rank(expr: relax.Expr) -> int:
     return int(ty.ndim) if isinstance(ty, relax.TensorType) else -1
 
 
-@mutator
-class _FullRank(PyExprMutator):
+def _expand_ranks(site: CallSite) -> relax.Expr:
     """Give both sides of a broadcast the same rank, which layout inference needs.
 
     ONNX writes a scale per channel as (C, 1, 1). TVM cannot propagate a layout through the product
     of that with (N, C, H, W), and puts a transpose before and after it.
     """
-
-    BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "").removeprefix("relax.")
-        if name not in self.BINARY:
-            return call
-        left, right = (_read_rank(arg) for arg in call.args)
-        if min(left, right) < 1 or left == right:
-            return call
-        args = [self._expand_rank(arg, max(left, right)) for arg in call.args]
-        return relax.Call(call.op, args, call.attrs)
-
-    def _expand_rank(self, arg: relax.Expr, rank: int) -> relax.Expr:
-        missing = rank - _read_rank(arg)
-        if missing == 0:
-            return arg
-        wide = relax.op.expand_dims(arg, list(range(missing)))
-        return self.builder_.emit(wide)
+    call = site.call
+    if site.op.removeprefix("relax.") not in _BINARY:
+        return call
+    ranks = [_read_rank(arg) for arg in call.args]
+    if min(ranks) < 1 or ranks[0] == ranks[1]:
+        return call
+    args = [
+        site.emit(relax.op.expand_dims(arg, list(range(max(ranks) - rank))))
+        if rank < max(ranks)
+        else arg
+        for arg, rank in zip(call.args, ranks, strict=True)
+    ]
+    return relax.Call(call.op, args, call.attrs)
 
 
-@mutator
-class _Materialize(PyExprMutator):
-    """Insert transposes before and after each op that has a desired layout; change nothing else."""
-
-    def __init__(self, module: tvm.IRModule, wishes: Mapping[str, Sequence[str]]) -> None:
-        super().__init__(module)
-        self._wishes = wishes
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        wish = self._wishes.get(getattr(call.op, "name", ""))
-        if wish is None:
-            return call
-        attrs = call.attrs
-        data = self._permute_axes(call.args[0], str(attrs.data_layout), wish[0])
-        kernel = self._permute_axes(call.args[1], str(attrs.kernel_layout), wish[-1])
-        operation = getattr(relax.op.nn, call.op.name.removeprefix("relax.nn."))
-        extra = {"output_padding": attrs.output_padding} if "transpose" in call.op.name else {}
-        result = self.builder_.emit(
-            operation(
-                data,
-                kernel,
-                strides=attrs.strides,
-                padding=attrs.padding,
-                dilation=attrs.dilation,
-                groups=attrs.groups,
-                data_layout=wish[0],
-                kernel_layout=wish[-1],
-                out_dtype=attrs.out_dtype,
-                **extra,
-            )
+def _transpose_around(wishes: Mapping[str, Sequence[str]], site: CallSite) -> relax.Expr:
+    """Insert transposes before and after an op that has a desired layout; change nothing else."""
+    call, wish = site.call, wishes.get(site.op)
+    if wish is None:
+        return call
+    attrs = call.attrs
+    operation = getattr(relax.op.nn, site.op.removeprefix("relax.nn."))
+    extra = {"output_padding": attrs.output_padding} if "transpose" in site.op else {}
+    result = site.emit(
+        operation(
+            _permute_axes(site, call.args[0], str(attrs.data_layout), wish[0]),
+            _permute_axes(site, call.args[1], str(attrs.kernel_layout), wish[-1]),
+            strides=attrs.strides,
+            padding=attrs.padding,
+            dilation=attrs.dilation,
+            groups=attrs.groups,
+            data_layout=wish[0],
+            kernel_layout=wish[-1],
+            out_dtype=attrs.out_dtype,
+            **extra,
         )
-        return relax.op.permute_dims(result, [wish[0].index(a) for a in str(attrs.out_layout)])
+    )
+    return relax.op.permute_dims(result, [wish[0].index(a) for a in str(attrs.out_layout)])
 
-    def _permute_axes(self, arg: relax.Expr, old: str, new: str) -> relax.Expr:
-        if old == new:
-            return arg
-        return self.builder_.emit(relax.op.permute_dims(arg, [old.index(axis) for axis in new]))
+
+def _permute_axes(site: CallSite, arg: relax.Expr, old: str, new: str) -> relax.Expr:
+    if old == new:
+        return arg
+    return site.emit(relax.op.permute_dims(arg, [old.index(axis) for axis in new]))

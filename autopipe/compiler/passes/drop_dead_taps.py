@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.convolutions import (
     LAYOUTS,
@@ -24,7 +23,7 @@ from autopipe.compiler.graph.convolutions import (
     rebuild_convolution,
 )
 from autopipe.compiler.graph.literals import read_static_shape
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +65,22 @@ def drop_dead_taps(module: tvm.IRModule) -> tvm.IRModule:
     """Reduce convolutions to the taps that read their image."""
     if not any(map(_find_live_taps, list_distinct_convolutions(module))):
         return module
-    return rewrite_graph(_Convolutions(module), module)
+    return rewrite_calls(_slice_kernel, module)
 
 
-@mutator
-class _Convolutions(PyExprMutator):
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        axes = _find_live_taps(call)
-        if not axes:
-            return call
-        begin, end = [axis.begin for axis in axes], [axis.end for axis in axes]
-        spatial = list(range(2, 2 + len(axes)))
-        weight = self.builder_.emit(relax.op.strided_slice(call.args[1], spatial, begin, end))
-        befores, afters = zip(*(axis.pad for axis in axes), strict=True)
-        return rebuild_convolution(
-            call, call.args[0], weight,
-            padding=[*befores, *afters], dilation=[axis.dilation for axis in axes],
-        )  # fmt: skip
+def _slice_kernel(site: CallSite) -> relax.Expr:
+    call = site.call
+    axes = _find_live_taps(call)
+    if not axes:
+        return call
+    begin, end = [axis.begin for axis in axes], [axis.end for axis in axes]
+    spatial = list(range(2, 2 + len(axes)))
+    weight = site.emit(relax.op.strided_slice(call.args[1], spatial, begin, end))
+    befores, afters = zip(*(axis.pad for axis in axes), strict=True)
+    return rebuild_convolution(
+        call, call.args[0], weight,
+        padding=[*befores, *afters], dilation=[axis.dilation for axis in axes],
+    )  # fmt: skip
 
 
 def _find_live_taps(call: relax.Call) -> Sequence[LiveTaps]:

@@ -26,7 +26,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.attention import AttentionForm, build_attention
 from autopipe.compiler.graph.calls import graph_functions, list_bindings
-from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.literals import read_permutation, read_static_shape
 from autopipe.compiler.graph.rewrite import rewrite_graph
 from autopipe.compiler.labels.node_labels import strip_label
 
@@ -124,7 +124,7 @@ class _Graphs:
             else self._find_call(reader, "relax.permute_dims")
         )
         if reader is not None and transpose is not None:
-            last, result = reader, _read_permutation(transpose)
+            last, result = reader, read_permutation(transpose)
         attention = self._whole(scores, call.args[1], result)
         return None if attention is None else (last, attention)
 
@@ -172,7 +172,7 @@ class _Graphs:
         call = self._find_call(value, "relax.permute_dims")
         if call is None:
             return value, tuple(range(len(read_static_shape(value) or ())))
-        axes = _read_permutation(call)
+        axes = read_permutation(call)
         return call.args[0], tuple(axes.index(axis) for axis in range(len(axes)))
 
     def _find_call(self, value: relax.Expr, *names: str) -> relax.Call | None:
@@ -223,13 +223,6 @@ def _can_broadcast_mask(mask: relax.Expr | None, scores_shape: tuple[int, ...]) 
         and len(shape) == len(scores_shape)
         and all(part in {1, extent} for part, extent in zip(shape, scores_shape, strict=True))
     )
-
-
-def _read_permutation(call: relax.Call) -> tuple[int, ...]:
-    """Return the axes of a `permute_dims`; by default they are reversed."""
-    rank = len(read_static_shape(call) or ())
-    axes = call.attrs.axes
-    return tuple(reversed(range(rank))) if axes is None else tuple(int(a) % rank for a in axes)
 
 
 def _read_scale(value: relax.Expr) -> float:

@@ -18,10 +18,9 @@ import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir import GenericConst
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.literals import read_static_shape
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 _BINARY: Final = frozenset(
     f"relax.{name}"
@@ -31,25 +30,22 @@ _BINARY: Final = frozenset(
 
 def inline_scalars(module: tvm.IRModule) -> tvm.IRModule:
     """Convert constants of one element to scalars where that changes no shape."""
-    return rewrite_graph(_Numbers(module), module)
+    return rewrite_calls(_inline_operands, module)
 
 
-@mutator
-class _Numbers(PyExprMutator):
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        if getattr(call.op, "name", "") not in _BINARY:
-            return call
-        left, right = call.args
-        if call.op.name == "relax.multiply":
-            for factor, zero in ((left, right), (right, left)):
-                if _is_float_zero(zero):
-                    return relax.op.divide(factor, _to_scalar(_make_infinity(zero), factor))
-        if call.op.name == "relax.add" and any(map(_is_float_zero, call.args)):
-            return relax.Call(
-                call.op, [_as_tensor(left, right), _as_tensor(right, left)], call.attrs
-            )
-        return relax.Call(call.op, [_to_scalar(left, right), _to_scalar(right, left)], call.attrs)
+def _inline_operands(site: CallSite) -> relax.Expr:
+    call = site.call
+    if site.op not in _BINARY:
+        return call
+    left, right = call.args
+    if site.op == "relax.multiply":
+        for factor, zero in ((left, right), (right, left)):
+            if _is_float_zero(zero):
+                return relax.op.divide(factor, _to_scalar(_make_infinity(zero), factor))
+    convert = _to_scalar
+    if site.op == "relax.add" and any(map(_is_float_zero, call.args)):
+        convert = _as_tensor
+    return relax.Call(call.op, [convert(left, right), convert(right, left)], call.attrs)
 
 
 def _make_infinity(zero: relax.Expr) -> relax.Expr:

@@ -19,11 +19,10 @@ from typing import Final, TypeAlias
 
 import tvm
 from tvm import relax, te
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.convolutions import TRANSPOSED_LAYOUTS, read_layouts
 from autopipe.compiler.graph.literals import read_static_shape
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.passes.convert_layout import ONE_LAYOUT
 
 Extent: TypeAlias = int | tvm.ir.Expr
@@ -125,94 +124,88 @@ def _is_whole(axis: _Axis) -> bool:
 
 def rewrite_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite the transposed convolutions of a module as plain ones, where possible."""
-    return rewrite_graph(_Plain(module), module)
+    return rewrite_calls(_rewrite_convolution, module)
 
 
-@mutator
-class _Plain(PyExprMutator):
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        layouts = TRANSPOSED_LAYOUTS.get(getattr(call.op, "name", ""))
-        if layouts is None:
-            return call
-        axes = _analyze_axes(call)
-        if axes is None:
-            return call
-        kernel = self._kernel(call, axes)
-        convolve = partial(
-            getattr(relax.op.nn, f"conv{len(axes)}d"), groups=call.attrs.groups,
-            data_layout=layouts[0], kernel_layout=layouts[1], out_dtype=call.attrs.out_dtype,
-        )  # fmt: skip
-        phases = _choose_phases(call, axes)
-        if phases:
-            result = self._convolve_phases(call.args[0], kernel, convolve, phases)
-            return self._interleave_phases(result, call, [axis.without_crop for axis in axes])
-        padding = _flatten_padding([axis.pad for axis in axes])
-        result = self.builder_.emit(convolve(call.args[0], kernel, padding=padding))
-        return self._interleave_phases(result, call, axes)
+def _rewrite_convolution(site: CallSite) -> relax.Expr:
+    call, layouts = site.call, TRANSPOSED_LAYOUTS.get(site.op)
+    axes = None if layouts is None else _analyze_axes(call)
+    if layouts is None or axes is None:
+        return call
+    kernel = _build_kernel(site, axes)
+    convolve = partial(
+        getattr(relax.op.nn, f"conv{len(axes)}d"), groups=call.attrs.groups,
+        data_layout=layouts[0], kernel_layout=layouts[1], out_dtype=call.attrs.out_dtype,
+    )  # fmt: skip
+    phases = _choose_phases(call, axes)
+    if phases:
+        result = _convolve_phases(site, call.args[0], kernel, convolve, phases)
+        return _interleave_phases(site, result, [axis.without_crop for axis in axes])
+    padding = _flatten_padding([axis.pad for axis in axes])
+    result = site.emit(convolve(call.args[0], kernel, padding=padding))
+    return _interleave_phases(site, result, axes)
 
-    def _convolve_phases(
-        self,
-        data: relax.Expr,
-        kernel: relax.Expr,
-        convolve: Callable[..., relax.Expr],
-        phases: Sequence[Sequence[_Phase]],
-    ) -> relax.Expr:
-        """Compute the results of each position as channels, by one convolution per phase."""
-        emit, parts = self.builder_.emit, []
-        count = math.prod(len(axis) for axis in phases)
-        outputs = _list_static_extents(kernel)[0] // count
-        for ways in itertools.product(*phases):
-            first = 0
-            for way, axis in zip(ways, phases, strict=True):
-                first = first * len(axis) + way.kernel
-            begin, end = [first * outputs], [(first + 1) * outputs]
-            phase_kernel = emit(relax.op.strided_slice(kernel, [0], begin, end))
-            padding = _flatten_padding([way.pad for way in ways])
-            parts.append(emit(convolve(data, phase_kernel, padding=padding)))
-        return emit(relax.op.concat(parts, 1))
 
-    def _kernel(self, call: relax.Call, axes: Sequence[_Axis]) -> relax.Expr:
-        """Concatenate the s kernels, in the layout O, I, then the spatial axes."""
-        op, emit, weight = relax.op, self.builder_.emit, call.args[1]
-        channels, outputs, *sizes = _list_static_extents(weight)
-        groups, space = int(call.attrs.groups), len(axes)
-        missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
-        if any(missing):
-            widths = [0, 0, 0, 0, *(n for count in missing for n in (0, count))]
-            weight = emit(op.nn.pad(weight, widths))
-        split_shape = [n for axis in axes for n in (axis.taps, axis.stride)]
-        parts = emit(op.reshape(weight, [groups, channels // groups, outputs, *split_shape]))
-        for tap in range(3, 3 + 2 * space, 2):
-            parts = emit(op.flip(parts, tap))
-        phases, taps = range(4, 4 + 2 * space, 2), range(3, 3 + 2 * space, 2)
-        permuted_kernel = emit(op.permute_dims(parts, [0, *phases, 2, 1, *taps]))
-        total = groups * outputs * math.prod(axis.stride for axis in axes)
-        return emit(
-            op.reshape(permuted_kernel, [total, channels // groups, *(a.taps for a in axes)])
-        )
+def _convolve_phases(
+    site: CallSite,
+    data: relax.Expr,
+    kernel: relax.Expr,
+    convolve: Callable[..., relax.Expr],
+    phases: Sequence[Sequence[_Phase]],
+) -> relax.Expr:
+    """Compute the results of each position as channels, by one convolution per phase."""
+    emit, parts = site.emit, []
+    count = math.prod(len(axis) for axis in phases)
+    outputs = _list_static_extents(kernel)[0] // count
+    for ways in itertools.product(*phases):
+        first = 0
+        for way, axis in zip(ways, phases, strict=True):
+            first = first * len(axis) + way.kernel
+        begin, end = [first * outputs], [(first + 1) * outputs]
+        phase_kernel = emit(relax.op.strided_slice(kernel, [0], begin, end))
+        padding = _flatten_padding([way.pad for way in ways])
+        parts.append(emit(convolve(data, phase_kernel, padding=padding)))
+    return emit(relax.op.concat(parts, 1))
 
-    def _interleave_phases(
-        self, result: relax.Expr, call: relax.Call, axes: Sequence[_Axis]
-    ) -> relax.Expr:
-        """Interleave the results of each position in space, and crop."""
-        op, emit = relax.op, self.builder_.emit
-        batch, groups, space = _list_extents(call.args[0])[0], int(call.attrs.groups), len(axes)
-        outputs = _list_static_extents(call.args[1])[1]
-        if isinstance(batch, tvm.tirx.Var) and all(isinstance(axis.steps, int) for axis in axes):
-            spread = partial(_compute_interleaved, axes=axes, groups=groups, outputs=outputs)
-            return self.builder_.emit_te(spread, result, primfunc_name_hint="side_by_side")
-        strides, steps = [axis.stride for axis in axes], [axis.steps for axis in axes]
-        parts = emit(op.reshape(result, [batch, groups, *strides, outputs, *steps]))
-        pairs = [n for axis in range(space) for n in (3 + space + axis, 2 + axis)]
-        permuted_parts = emit(op.permute_dims(parts, [0, 1, 2 + space, *pairs]))
-        full_sizes = [axis.steps * axis.stride for axis in axes]
-        full = emit(op.reshape(permuted_parts, [batch, groups * outputs, *full_sizes]))
-        if all(_is_whole(axis) for axis in axes):
-            return full
-        begin = [axis.crop for axis in axes]
-        end = [axis.crop + axis.size for axis in axes]
-        return emit(op.strided_slice(full, list(range(2, 2 + space)), begin, end))
+
+def _build_kernel(site: CallSite, axes: Sequence[_Axis]) -> relax.Expr:
+    """Concatenate the s kernels, in the layout O, I, then the spatial axes."""
+    call, op, emit, weight = site.call, relax.op, site.emit, site.call.args[1]
+    channels, outputs, *sizes = _list_static_extents(weight)
+    groups, space = int(call.attrs.groups), len(axes)
+    missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
+    if any(missing):
+        widths = [0, 0, 0, 0, *(n for count in missing for n in (0, count))]
+        weight = emit(op.nn.pad(weight, widths))
+    split_shape = [n for axis in axes for n in (axis.taps, axis.stride)]
+    parts = emit(op.reshape(weight, [groups, channels // groups, outputs, *split_shape]))
+    for tap in range(3, 3 + 2 * space, 2):
+        parts = emit(op.flip(parts, tap))
+    phases, taps = range(4, 4 + 2 * space, 2), range(3, 3 + 2 * space, 2)
+    permuted_kernel = emit(op.permute_dims(parts, [0, *phases, 2, 1, *taps]))
+    total = groups * outputs * math.prod(axis.stride for axis in axes)
+    return emit(op.reshape(permuted_kernel, [total, channels // groups, *(a.taps for a in axes)]))
+
+
+def _interleave_phases(site: CallSite, result: relax.Expr, axes: Sequence[_Axis]) -> relax.Expr:
+    """Interleave the results of each position in space, and crop."""
+    call, op, emit = site.call, relax.op, site.emit
+    batch, groups, space = _list_extents(call.args[0])[0], int(call.attrs.groups), len(axes)
+    outputs = _list_static_extents(call.args[1])[1]
+    if isinstance(batch, tvm.tirx.Var) and all(isinstance(axis.steps, int) for axis in axes):
+        spread = partial(_compute_interleaved, axes=axes, groups=groups, outputs=outputs)
+        return site.builder.emit_te(spread, result, primfunc_name_hint="side_by_side")
+    strides, steps = [axis.stride for axis in axes], [axis.steps for axis in axes]
+    parts = emit(op.reshape(result, [batch, groups, *strides, outputs, *steps]))
+    pairs = [n for axis in range(space) for n in (3 + space + axis, 2 + axis)]
+    permuted_parts = emit(op.permute_dims(parts, [0, 1, 2 + space, *pairs]))
+    full_sizes = [axis.steps * axis.stride for axis in axes]
+    full = emit(op.reshape(permuted_parts, [batch, groups * outputs, *full_sizes]))
+    if all(_is_whole(axis) for axis in axes):
+        return full
+    begin = [axis.crop for axis in axes]
+    end = [axis.crop + axis.size for axis in axes]
+    return emit(op.strided_slice(full, list(range(2, 2 + space)), begin, end))
 
 
 def _choose_phases(call: relax.Call, axes: Sequence[_Axis]) -> Sequence[Sequence[_Phase]]:

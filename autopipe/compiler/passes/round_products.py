@@ -15,17 +15,17 @@ zeros, together with the border of the image: the first layer of a network reads
     conv2d(pad(x) [1, 4, 230, 230], pad(w) [64, 4, 7, 7], padding=0)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.passes.round_weights import is_call_of, trace_moved_weights
 
 _WIDE: Final = "float32"
@@ -87,11 +87,9 @@ def round_products(module: tvm.IRModule, inputs: int, *, channels_last: bool) ->
             )
             op = call.op.name.rpartition(".")[2]
             wide_products.append(WideProduct(op, next(weight_places, None), reason))
-    rounded_module = (
-        rewrite_graph(_RoundedOperands(module, short_products), module)
-        if short_products
-        else module
-    )
+    rounded_module = module
+    if short_products:
+        rounded_module = rewrite_calls(partial(_round_product, short_products), module)
     return RoundedProducts(rounded_module, len(short_products), tuple(wide_products))
 
 
@@ -162,31 +160,21 @@ def _read_extent(value: relax.Expr, axis: int) -> int | None:
     return int(size) if isinstance(size, tvm.tirx.IntImm) else None
 
 
-@mutator
-class _RoundedOperands(PyExprMutator):
-    """Rounds the operands of some calls."""
-
-    def __init__(self, module: tvm.IRModule, products: list[relax.Call]) -> None:
-        super().__init__(module)
-        self._products = products
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        is_chosen = any(map(call.same_as, self._products))
-        call = self.visit_expr_post_order(call)
-        if not is_chosen:
-            return call
-        data, weight = call.args
-        changes: dict[str, Any] = {}
-        missing = (
-            0 if call.op.name == _PRODUCT else _count_padding_channels(int(weight.ty.shape[1]))
-        )
-        if missing:
-            top, left, bottom, right = map(int, call.attrs.padding)
-            outer_widths = [0, 0, 0, missing]
-            data = relax.op.nn.pad(data, [*outer_widths, top, bottom, left, right])
-            weight = relax.op.nn.pad(weight, [*outer_widths, 0, 0, 0, 0])
-            changes = {"padding": [0, 0, 0, 0]}
-        short = [self.builder_.emit(relax.op.astype(arg, _SHORT)) for arg in (data, weight)]
-        if call.op.name == _PRODUCT:
-            return relax.op.matmul(*short, out_dtype=_WIDE)
-        return rebuild_convolution(call, *short, out_dtype=_WIDE, **changes)
+def _round_product(products: Sequence[relax.Call], site: CallSite) -> relax.Expr:
+    """Round the operands of a chosen matmul or convolution."""
+    call = site.call
+    if not any(map(site.original.same_as, products)):
+        return call
+    data, weight = call.args
+    changes: dict[str, Any] = {}
+    missing = 0 if site.op == _PRODUCT else _count_padding_channels(int(weight.ty.shape[1]))
+    if missing:
+        top, left, bottom, right = map(int, call.attrs.padding)
+        outer_widths = [0, 0, 0, missing]
+        data = relax.op.nn.pad(data, [*outer_widths, top, bottom, left, right])
+        weight = relax.op.nn.pad(weight, [*outer_widths, 0, 0, 0, 0])
+        changes = {"padding": [0, 0, 0, 0]}
+    short = [site.emit(relax.op.astype(arg, _SHORT)) for arg in (data, weight)]
+    if site.op == _PRODUCT:
+        return relax.op.matmul(*short, out_dtype=_WIDE)
+    return rebuild_convolution(call, *short, out_dtype=_WIDE, **changes)

@@ -17,14 +17,14 @@ and `take(table, words, axis=0)` of a table [30522, 384] float32 becomes
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final, TypeGuard
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import list_bindings
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, read_op_name, rewrite_calls
 
 _WIDE: Final = "float32"
 _SHORT: Final = "bfloat16"
@@ -53,7 +53,7 @@ def round_weights(module: tvm.IRModule, inputs: int) -> tuple[tvm.IRModule, tupl
     }
     rounded_weights = set(sources.values())
     positions = tuple(at for at, weight in enumerate(weights) if weight in rounded_weights)
-    return rewrite_graph(_Rounded(module, sources.keys()), module), positions
+    return rewrite_calls(partial(_round_operands, sources.keys()), module), positions
 
 
 def trace_moved_weights(
@@ -94,32 +94,23 @@ def _is_rounded_use(value: relax.Expr, weight_values: Collection[relax.Var]) -> 
 
 def is_call_of(value: relax.Expr, ops: Collection[str]) -> TypeGuard[relax.Call]:
     """Tell whether a value calls one of these ops."""
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in ops
+    return isinstance(value, relax.Call) and read_op_name(value) in ops
 
 
 def _is_matrix(weight: relax.Var) -> bool:
     return str(weight.ty.dtype) == _WIDE and weight.ty.ndim >= _MATRIX
 
 
-@mutator
-class _Rounded(PyExprMutator):
-    """Rounds the weights of matmuls and lookups."""
-
-    def __init__(self, module: tvm.IRModule, weight_values: Collection[relax.Var]) -> None:
-        super().__init__(module)
-        self._weight_values = weight_values
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        is_weight = [arg in self._weight_values for arg in call.args]
-        is_rounded = _is_rounded_use(call, self._weight_values)
-        call = self.visit_expr_post_order(call)
-        if not is_rounded:
-            return call
-        args = [
-            self.builder_.emit(relax.op.astype(arg, _SHORT)) if short else arg
-            for arg, short in zip(call.args, is_weight, strict=True)
-        ]
-        if is_call_of(call, _PRODUCT):
-            return relax.op.matmul(*args, out_dtype=_WIDE)
-        rows = self.builder_.emit(relax.Call(call.op, args, call.attrs))
-        return relax.op.astype(rows, _WIDE)
+def _round_operands(weight_values: Collection[relax.Var], site: CallSite) -> relax.Expr:
+    """Round the weights of a matmul or lookup."""
+    call = site.call
+    if not _is_rounded_use(site.original, weight_values):
+        return call
+    args = [
+        site.emit(relax.op.astype(arg, _SHORT)) if original in weight_values else arg
+        for arg, original in zip(call.args, site.original.args, strict=True)
+    ]
+    if is_call_of(call, _PRODUCT):
+        return relax.op.matmul(*args, out_dtype=_WIDE)
+    rows = site.emit(relax.Call(call.op, args, call.attrs))
+    return relax.op.astype(rows, _WIDE)

@@ -22,7 +22,6 @@ from typing import Final
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.convolutions import (
     LAYOUTS,
@@ -31,7 +30,7 @@ from autopipe.compiler.graph.convolutions import (
     rebuild_convolution,
 )
 from autopipe.compiler.graph.literals import read_static_shape
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 _PARTS: Final = 3
 """Most regions along an axis: more are small convolutions, each with its weights to read."""
@@ -87,46 +86,47 @@ def split_by_live_regions(module: tvm.IRModule) -> tvm.IRModule:
     """Split the convolutions of a module with few live taps into regions."""
     if not any(map(_find_regions, list_distinct_convolutions(module))):
         return module
-    return rewrite_graph(_Regions(module), module)
+    return rewrite_calls(_split_convolution, module)
 
 
-@mutator
-class _Regions(PyExprMutator):
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        axes = _find_regions(call)
-        return self._split_axes(call, axes, []) if axes else call
+def _split_convolution(site: CallSite) -> relax.Expr:
+    axes = _find_regions(site.call)
+    return _split_axes(site, axes, []) if axes else site.call
 
-    def _split_axes(
-        self, call: relax.Call, axes: Sequence[Sequence[LiveRegion]], at: list[LiveRegion]
-    ) -> relax.Expr:
-        """Compute all regions of the remaining axes, at one region `at` of each previous axis."""
-        if not axes:
-            return self._convolve_region(call, at)
-        axis = 2 + len(at)
-        parts = [self._split_axes(call, axes[1:], [*at, region]) for region in axes[0]]
-        return self.builder_.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
 
-    def _convolve_region(self, call: relax.Call, regions: Sequence[LiveRegion]) -> relax.Expr:
-        """Compute the results of one region."""
-        data, weight = call.args
-        data = self._slice_spatial_axes(data, [region.rows for region in regions])
-        weight = self._slice_spatial_axes(weight, [region.taps for region in regions])
-        steps = [
-            dilation if len(region.taps) > 1 else 1
-            for dilation, region in zip(call.attrs.dilation, regions, strict=True)
-        ]
-        padding = [0] * 2 * len(regions)
-        region_call = rebuild_convolution(call, data, weight, padding=padding, dilation=steps)
-        return self.builder_.emit(region_call)
+def _split_axes(
+    site: CallSite, axes: Sequence[Sequence[LiveRegion]], at: list[LiveRegion]
+) -> relax.Expr:
+    """Compute all regions of the remaining axes, at one region `at` of each previous axis."""
+    if not axes:
+        return _convolve_region(site, at)
+    axis = 2 + len(at)
+    parts = [_split_axes(site, axes[1:], [*at, region]) for region in axes[0]]
+    return site.emit(relax.op.concat(parts, axis)) if len(parts) > 1 else parts[0]
 
-    def _slice_spatial_axes(self, tensor: relax.Expr, parts: Sequence[range]) -> relax.Expr:
-        """Slice the spatial axes of an image or a kernel."""
-        if [len(part) for part in parts] == list(read_static_shape(tensor) or ())[2:]:
-            return tensor
-        axes = list(range(2, 2 + len(parts)))
-        begin, end = [part.start for part in parts], [part.stop for part in parts]
-        return self.builder_.emit(relax.op.strided_slice(tensor, axes, begin, end))
+
+def _convolve_region(site: CallSite, regions: Sequence[LiveRegion]) -> relax.Expr:
+    """Compute the results of one region."""
+    call = site.call
+    data, weight = call.args
+    data = _slice_spatial_axes(site, data, [region.rows for region in regions])
+    weight = _slice_spatial_axes(site, weight, [region.taps for region in regions])
+    steps = [
+        dilation if len(region.taps) > 1 else 1
+        for dilation, region in zip(call.attrs.dilation, regions, strict=True)
+    ]
+    padding = [0] * 2 * len(regions)
+    region_call = rebuild_convolution(call, data, weight, padding=padding, dilation=steps)
+    return site.emit(region_call)
+
+
+def _slice_spatial_axes(site: CallSite, tensor: relax.Expr, parts: Sequence[range]) -> relax.Expr:
+    """Slice the spatial axes of an image or a kernel."""
+    if [len(part) for part in parts] == list(read_static_shape(tensor) or ())[2:]:
+        return tensor
+    axes = list(range(2, 2 + len(parts)))
+    begin, end = [part.start for part in parts], [part.stop for part in parts]
+    return site.emit(relax.op.strided_slice(tensor, axes, begin, end))
 
 
 def _find_regions(call: relax.Call) -> list[list[LiveRegion]]:

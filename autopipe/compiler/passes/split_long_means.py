@@ -27,10 +27,9 @@ from typing import Final
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.literals import read_static_shape
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 _MEAN, _VARIANCE = MOMENTS = "relax.mean", "relax.variance"
 
@@ -46,97 +45,103 @@ _NEAR: Final = range(32, 129)
 
 def split_long_means(module: tvm.IRModule) -> tvm.IRModule:
     """Split the long means and variances of a module by axis, or by group."""
-    return rewrite_graph(_Means(module), module)
+    return rewrite_calls(_split_mean, module)
 
 
-@mutator
-class _Means(PyExprMutator):
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        name = getattr(call.op, "name", "")
-        if name not in MOMENTS:
-            return call
-        (value,) = call.args
-        axes = _find_long_axes(value, call.attrs.axis)
-        if len(axes) > 1:
-            result = self._reduce_axes(name, value, axes)
-        elif axes and axes[0] < value.ty.ndim - 1:
-            result = self._split_reduction(name, value, axes[0])
-        else:
-            return call
-        if call.attrs.keepdims:
-            return result
-        return relax.op.squeeze(result, [int(axis) for axis in call.attrs.axis])
+def _split_mean(site: CallSite) -> relax.Expr:
+    call, name = site.call, site.op
+    if name not in MOMENTS:
+        return call
+    (value,) = call.args
+    axes = _find_long_axes(value, call.attrs.axis)
+    if len(axes) > 1:
+        result = _reduce_axes(site, name, value, axes)
+    elif axes and axes[0] < value.ty.ndim - 1:
+        result = _split_reduction(site, name, value, axes[0])
+    else:
+        return call
+    if call.attrs.keepdims:
+        return result
+    return relax.op.squeeze(result, [int(axis) for axis in call.attrs.axis])
 
-    def _reduce_axes(self, name: str, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
-        """Compute the mean or the variance along axes, the last of them first."""
-        within: relax.Expr | None = None  # the variance along the axes so far
-        for axis in reversed(axes):
-            if name == _VARIANCE:
-                between = self._emit_reduction(relax.op.variance, value, axis)
-                within = self._add_variances(within, between, axis)
-            value = self._emit_reduction(relax.op.mean, value, axis)
-        return value if within is None else within
 
-    def _split_reduction(self, name: str, value: relax.Expr, axis: int) -> relax.Expr:
-        """Compute the mean or the variance along one axis other than the last."""
-        length = _read_shape(value)[axis]
-        group = next((size for size in _NEAR if length % size == 0), _GROUP)
-        grouped_length = length - length % group
-        if grouped_length == length:
-            return self._reduce_in_groups(name, value, axis, group)
-        rows, remainder = (
-            self._slice_axis(value, axis, 0, grouped_length),
-            self._slice_axis(value, axis, grouped_length, length),
+def _reduce_axes(site: CallSite, name: str, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+    """Compute the mean or the variance along axes, the last of them first."""
+    within: relax.Expr | None = None  # the variance along the axes so far
+    for axis in reversed(axes):
+        if name == _VARIANCE:
+            between = _emit_reduction(site, relax.op.variance, value, axis)
+            within = _add_variances(site, within, between, axis)
+        value = _emit_reduction(site, relax.op.mean, value, axis)
+    return value if within is None else within
+
+
+def _split_reduction(site: CallSite, name: str, value: relax.Expr, axis: int) -> relax.Expr:
+    """Compute the mean or the variance along one axis other than the last."""
+    length = _read_shape(value)[axis]
+    group = next((size for size in _NEAR if length % size == 0), _GROUP)
+    grouped_length = length - length % group
+    if grouped_length == length:
+        return _reduce_in_groups(site, name, value, axis, group)
+    rows, remainder = (
+        _slice_axis(site, value, axis, 0, grouped_length),
+        _slice_axis(site, value, axis, grouped_length, length),
+    )
+    share, rest_share = (
+        relax.const(n / length, value.ty.dtype) for n in (grouped_length, length - grouped_length)
+    )
+
+    def both(moment: str) -> tuple[relax.Expr, relax.Expr]:
+        return _reduce_in_groups(site, moment, rows, axis, group), _reduce_axes(
+            site, moment, remainder, [axis]
         )
-        share, rest_share = (
-            relax.const(n / length, value.ty.dtype)
-            for n in (grouped_length, length - grouped_length)
-        )
 
-        def both(moment: str) -> tuple[relax.Expr, relax.Expr]:
-            return self._reduce_in_groups(moment, rows, axis, group), self._reduce_axes(
-                moment, remainder, [axis]
-            )
+    first, last = both(name)
+    weighted_sum = _emit_add(
+        site, _emit_multiply(site, first, share), _emit_multiply(site, last, rest_share)
+    )
+    if name != _VARIANCE:
+        return weighted_sum
+    difference = site.emit(relax.op.subtract(*both(_MEAN)))
+    between = _emit_multiply(site, _emit_multiply(site, difference, difference), share)
+    return _emit_add(site, weighted_sum, _emit_multiply(site, between, rest_share))
 
-        first, last = both(name)
-        weighted_sum = self._emit_add(
-            self._emit_multiply(first, share), self._emit_multiply(last, rest_share)
-        )
-        if name != _VARIANCE:
-            return weighted_sum
-        difference = self.builder_.emit(relax.op.subtract(*both(_MEAN)))
-        between = self._emit_multiply(self._emit_multiply(difference, difference), share)
-        return self._emit_add(weighted_sum, self._emit_multiply(between, rest_share))
 
-    def _reduce_in_groups(self, name: str, value: relax.Expr, axis: int, group: int) -> relax.Expr:
-        """Compute the mean or the variance along an axis that a group's size divides."""
-        shape = _read_shape(value)
-        rows = [*shape[:axis], shape[axis] // group, group, *shape[axis + 1 :]]
-        image = self.builder_.emit(relax.op.reshape(value, rows))
-        result = self._reduce_axes(name, image, [axis, axis + 1])
-        return self.builder_.emit(relax.op.squeeze(result, [axis]))
+def _reduce_in_groups(
+    site: CallSite, name: str, value: relax.Expr, axis: int, group: int
+) -> relax.Expr:
+    """Compute the mean or the variance along an axis that a group's size divides."""
+    shape = _read_shape(value)
+    rows = [*shape[:axis], shape[axis] // group, group, *shape[axis + 1 :]]
+    image = site.emit(relax.op.reshape(value, rows))
+    result = _reduce_axes(site, name, image, [axis, axis + 1])
+    return site.emit(relax.op.squeeze(result, [axis]))
 
-    def _slice_axis(self, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
-        return self.builder_.emit(relax.op.strided_slice(value, [axis], [begin], [end]))
 
-    def _add_variances(
-        self, within: relax.Expr | None, between: relax.Expr, axis: int
-    ) -> relax.Expr:
-        if within is None:
-            return between
-        return self._emit_add(self._emit_reduction(relax.op.mean, within, axis), between)
+def _slice_axis(site: CallSite, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
+    return site.emit(relax.op.strided_slice(value, [axis], [begin], [end]))
 
-    def _emit_add(self, left: relax.Expr, right: relax.Expr) -> relax.Expr:
-        return self.builder_.emit(relax.op.add(left, right))
 
-    def _emit_multiply(self, left: relax.Expr, right: relax.Expr) -> relax.Expr:
-        return self.builder_.emit(relax.op.multiply(left, right))
+def _add_variances(
+    site: CallSite, within: relax.Expr | None, between: relax.Expr, axis: int
+) -> relax.Expr:
+    if within is None:
+        return between
+    return _emit_add(site, _emit_reduction(site, relax.op.mean, within, axis), between)
 
-    def _emit_reduction(
-        self, op: Callable[..., relax.Expr], value: relax.Expr, axis: int
-    ) -> relax.Expr:
-        return self.builder_.emit(op(value, [axis], keepdims=True))
+
+def _emit_add(site: CallSite, left: relax.Expr, right: relax.Expr) -> relax.Expr:
+    return site.emit(relax.op.add(left, right))
+
+
+def _emit_multiply(site: CallSite, left: relax.Expr, right: relax.Expr) -> relax.Expr:
+    return site.emit(relax.op.multiply(left, right))
+
+
+def _emit_reduction(
+    site: CallSite, op: Callable[..., relax.Expr], value: relax.Expr, axis: int
+) -> relax.Expr:
+    return site.emit(op(value, [axis], keepdims=True))
 
 
 def _read_shape(value: relax.Expr) -> tuple[int, ...]:

@@ -8,17 +8,16 @@ If nothing else reads the large result, the small image is transposed instead of
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import graph_functions
 from autopipe.compiler.graph.literals import read_static_shape
-from autopipe.compiler.graph.rewrite import rewrite_graph
+from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.graph.split_resize import RESIZE
 
 _TO_NCHW: Final = [0, 3, 1, 2]
@@ -29,7 +28,7 @@ def transpose_before_resize(module: tvm.IRModule) -> tvm.IRModule:
     reads: Counter[str] = Counter()
     for _, function in graph_functions(module):
         relax.analysis.post_order_visit(function.body, partial(_count_reads, reads))
-    return rewrite_graph(_TransposeMover(module, reads), module)
+    return rewrite_calls(partial(_move_transpose, reads), module)
 
 
 def _count_reads(reads: Counter[str], node: relax.Expr) -> None:
@@ -40,34 +39,26 @@ def _count_reads(reads: Counter[str], node: relax.Expr) -> None:
     reads.update(part.name for part in parts if isinstance(part, relax.Var))
 
 
-@mutator
-class _TransposeMover(PyExprMutator):
-    def __init__(self, module: tvm.IRModule, reads: Counter[str]) -> None:
-        super().__init__(module)
-        self._reads = reads
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        if getattr(call.op, "name", "") != "relax.permute_dims":
-            return self.visit_expr_post_order(call)
-        has_one_reader = isinstance(call.args[0], relax.Var) and self._reads[call.args[0].name] == 1
-        call = self.visit_expr_post_order(call)
-        if not has_one_reader:
-            return call
-        order = [int(axis) for axis in call.attrs.axes or ()]
-        resize = self.lookup_binding(call.args[0])
-        if not isinstance(resize, relax.Call) or order != _TO_NCHW:
-            return call
-        if getattr(resize.op, "name", "") != RESIZE:
-            return call
-        attrs, (data, size) = resize.attrs, resize.args
-        if str(attrs.layout) != "NHWC" or _count_elements(data) >= _count_elements(resize):
-            return call
-        return relax.op.image.resize2d(
-            self.builder_.emit(relax.op.permute_dims(data, order)), size, list(attrs.roi), "NCHW",
-            str(attrs.method), str(attrs.coordinate_transformation_mode),
-            str(attrs.rounding_method), float(attrs.cubic_alpha), int(attrs.cubic_exclude),
-            float(attrs.extrapolation_value), str(resize.ty.dtype),
-        )  # fmt: skip
+def _move_transpose(reads: Mapping[str, int], site: CallSite) -> relax.Expr:
+    call = site.call
+    if site.op != "relax.permute_dims":
+        return call
+    source = site.original.args[0]
+    if not isinstance(source, relax.Var) or reads[source.name] != 1:
+        return call
+    order = [int(axis) for axis in call.attrs.axes or ()]
+    resize = site.find_producer(call.args[0], RESIZE)
+    if resize is None or order != _TO_NCHW:
+        return call
+    attrs, (data, size) = resize.attrs, resize.args
+    if str(attrs.layout) != "NHWC" or _count_elements(data) >= _count_elements(resize):
+        return call
+    return relax.op.image.resize2d(
+        site.emit(relax.op.permute_dims(data, order)), size, list(attrs.roi), "NCHW",
+        str(attrs.method), str(attrs.coordinate_transformation_mode),
+        str(attrs.rounding_method), float(attrs.cubic_alpha), int(attrs.cubic_exclude),
+        float(attrs.extrapolation_value), str(resize.ty.dtype),
+    )  # fmt: skip
 
 
 def _count_elements(value: relax.Expr) -> int:
