@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly, infer_types
-from autopipe.compiler.frontends.onnx.reading.shapes import read_value_shape
+from autopipe.compiler.frontends.onnx.reading.tensors import read_value_shape
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import run_in_sandbox
 from tests.compiler.frontends.models import FLOAT, compiled, ints, model, node, save, value

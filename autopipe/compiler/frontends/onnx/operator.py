@@ -13,19 +13,19 @@ from typing import Final
 
 from onnx import FunctionProto, NodeProto, TensorProto
 from tvm.ir import Expr
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.moments import Kind, Moments
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
-    BlockBuilder,
     Converter,
-    Inputs,
     Numbers,
 )
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_attributes
 
 ONNX: Final = ""
 """The domain of ONNX's own operators."""
@@ -34,9 +34,8 @@ MICROSOFT: Final = "com.microsoft"
 
 Shape = tuple[int, ...]
 
-DynamicRule = Callable[[Extents, BlockBuilder, Inputs, Numbers, Attributes], Expr | None]
-"""Converts a node of dynamic shapes to Relax: (extents, block builder, inputs, their numbers,
-attributes). None leaves the node to the static converter."""
+DynamicRule = Callable[[NodeSite], Expr | None]
+"""Converts a node of dynamic shapes to Relax. None leaves the node to the static converter."""
 
 SizeRule = Callable[[Extents, Numbers, Attributes], Array | None]
 """Evaluates numbers of dynamic sizes: (extents, numbers of the inputs, attributes). None if the
@@ -44,9 +43,6 @@ result is unknown."""
 
 SizeDtype = Callable[[Sequence[str], Attributes], str]
 """The dtype of such numbers, from those of the inputs and the attributes."""
-
-ControlConverter = Callable[..., Expr]
-"""Converts a node with inner graphs to Relax: (`BodyFunctions`, `ControlSite`)."""
 
 Body = Callable[[NodeProto, list[Operand], int], FunctionProto]
 """Writes the function body of a node: (node, operands, opset)."""
@@ -77,8 +73,7 @@ ProductCount = Callable[[NodeProto, int, Shape], int]
 def count_matrix_products(node: NodeProto, slot: int, shape: Shape) -> int:
     """Return the reduction length of a matrix product from the shape of one of its factors."""
     flag = "transA" if slot == 0 else "transB"
-    is_transposed = any(field.i for field in node.attribute if field.name == flag)
-    is_last = (slot == 0) != is_transposed
+    is_last = (slot == 0) != bool(read_attributes(node).get(flag, 0))
     return shape[-1] if is_last or len(shape) == 1 else shape[-2]
 
 
@@ -138,7 +133,7 @@ class Trait(Flag):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operator:
-    """One operator. It is importable if it has a converter, a body or a pass that replaces it."""
+    """One operator. A converter, a body or a pass imports it, or it is refused."""
 
     name: str
     domain: str = ONNX
@@ -149,13 +144,13 @@ class Operator:
     """The reason why it is not imported, as the end of "operators ..."."""
 
     converter: Converter | None = None
-    """A class like TVM's `OnnxOpConverter`: converts a static node, with operands of static shapes
-    and constant shape-determining inputs, to Relax."""
+    """Converts a static node, with operands of static shapes and constant shape-determining inputs,
+    to Relax: a class of TVM's importer, or a function. By default TVM's class of the same name,
+    unless the operator is replaced or refused."""
     convert_dynamic: DynamicRule | None = None
     """Converts any other node to Relax."""
     compute_sizes: SizeRule | None = None
     size_dtype: SizeDtype = choose_first_dtype
-    convert_control: ControlConverter | None = None
     body: Body | None = None
     """Writes its function body, which clean-up expands."""
     replaced_by: str = ""
@@ -189,6 +184,10 @@ class Operator:
 
     traits: Trait = Trait.NONE
 
+    def __post_init__(self) -> None:
+        if not (self.converter or self.body or self.replaced_by or self.refusal):
+            object.__setattr__(self, "converter", getattr(onnx_frontend, self.name))
+
     def has(self, traits: Trait) -> bool:
         """Whether the operator has one of these traits."""
         return bool(self.traits & traits)
@@ -196,5 +195,4 @@ class Operator:
     @property
     def is_importable(self) -> bool:
         """Whether models with this operator can be imported."""
-        ways = (self.converter, self.convert_control, self.body, self.replaced_by)
-        return not self.refusal and any(ways)
+        return not self.refusal

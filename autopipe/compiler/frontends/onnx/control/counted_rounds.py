@@ -17,15 +17,10 @@ import onnx
 from onnx import GraphProto, NodeProto, ValueInfoProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autopipe.compiler.frontends.onnx.control.scopes import (
-    Names,
-    find_body,
-    list_captured,
-)
+from autopipe.compiler.frontends.onnx.control.scopes import Names, find_body, list_captured
 from autopipe.compiler.frontends.onnx.control.trips import Known, find_node_trips, read_scalars
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.shapes import read_value_shape
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_value_shape
 from autopipe.errors import ModelError
 
 _Row = tuple[int, tuple[int, ...]]

@@ -9,6 +9,7 @@ from onnx.numpy_helper import from_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names, has_control
 from autopipe.compiler.frontends.onnx.control.unroll import take_branch
+from autopipe.compiler.frontends.onnx.reading.tensors import replace_nodes
 from autopipe.compiler.frontends.onnx.rewriting.constants import (
     Values,
     evaluate_short,
@@ -38,9 +39,7 @@ def replace_known_branches(graph: GraphProto, opset: int) -> None:
             changed = True
     if not changed:
         return
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    replace_nodes(graph, nodes)
 
 
 def _read_condition(node: NodeProto, constants: Values) -> bool | None:

@@ -11,11 +11,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.control.scopes import list_captured
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 from autopipe.errors import ModelError
 
 # ruff: noqa: SLF001  TVM's importer has no public interface
@@ -59,29 +55,6 @@ class Around:
     def given(self, params: Sequence[relax.Var]) -> dict[str, Expr]:
         """Map all captured names to constants or the given variables."""
         return {**self.constants, **dict(zip(self.names, params, strict=True))}
-
-
-@dataclass(frozen=True, slots=True)
-class ControlSite:
-    """A control flow node and its context in the conversion."""
-
-    builder: BlockBuilder
-    """The builder of the function that contains it."""
-    inputs: Inputs
-    attributes: Attributes
-    nodes: Mapping[str, Expr]
-    """All values of the function so far, by their names in the model."""
-    opset: int
-
-    @property
-    def name(self) -> str:
-        """The name of the node."""
-        return operand_facts.read_node_name(self.attributes)
-
-    @property
-    def outputs(self) -> int:
-        """The number of its outputs."""
-        return int(self.attributes["tvm_custom"]["num_outputs"])
 
 
 class BodyFunctions:

@@ -21,13 +21,7 @@ from tvm.ir import Expr, GlobalVar, Type
 
 from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.onnx.control.conditional_calls import as_many, while_true
-from autopipe.compiler.frontends.onnx.control.functions import (
-    Around,
-    BodyFunctions,
-    ControlSite,
-    describe_type,
-    make_scalar,
-)
+from autopipe.compiler.frontends.onnx.control.functions import Around, describe_type, make_scalar
 from autopipe.compiler.frontends.onnx.control.round_results import (
     Calls,
     RoundResults,
@@ -39,10 +33,8 @@ from autopipe.compiler.frontends.onnx.control.round_results import (
 )
 from autopipe.compiler.frontends.onnx.control.trips import Trips, find_trips
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    BlockBuilder,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.graph.calls import COMPUTED
 from autopipe.errors import ModelError
@@ -54,16 +46,15 @@ _LEVELS: Final = 14
 """Functions in a chain of unknown trip count, enough for 4e12 rounds."""
 
 
-def convert_loop(functions: BodyFunctions, site: ControlSite) -> Expr:
+def convert_loop(site: NodeSite) -> Expr:
     """Convert a Loop and return its outputs.
 
     Raises ModelError for an endless loop, for states that change their shape, and for stacked
     outputs of data-dependent length.
     """
-    label = f"Loop {site.name!r}"
-    body = site.attributes["body"]
-    limit, condition = find_optional_input(site.inputs, 0), find_optional_input(site.inputs, 1)
-    surroundings = Around.of([body], site.nodes)
+    label, body = site.label, site.attr["body"]
+    limit, condition = site.find_input(0), site.find_input(1)
+    surroundings = Around.of([body], site.params[0])
     numbers = ((name, read_number(value)) for name, value in surroundings.constants.items())
     constants = {name: np.asarray(number) for name, number in numbers if number is not None}
     starts = True if condition is None else read_number(condition)
@@ -75,7 +66,7 @@ def convert_loop(functions: BodyFunctions, site: ControlSite) -> Expr:
         constants,
         starts=None if starts is None else bool(starts),
     )
-    loop = _Loop(functions, site, surroundings)
+    loop = _Loop(site, surroundings)
     if trips.exactly is not None:
         outputs = loop.counted(trips.exactly)
     elif limit is not None and trips.bounded and trips.goes_on:
@@ -88,10 +79,10 @@ def convert_loop(functions: BodyFunctions, site: ControlSite) -> Expr:
 class _Loop:
     """A loop with one private function for a round."""
 
-    def __init__(self, functions: BodyFunctions, site: ControlSite, around: Around) -> None:
-        self._functions, self._builder, self._label = functions, site.builder, f"Loop {site.name!r}"
-        self._body, self._surroundings, self._opset = site.attributes["body"], around, site.opset
-        self._outputs, states = site.outputs, site.inputs[2:]
+    def __init__(self, site: NodeSite, around: Around) -> None:
+        self._functions, self._builder, self._label = site.functions, site.bb, site.label
+        self._body, self._surroundings, self._opset = site.attr["body"], around, site.opset
+        self._outputs, states = site.output_count, list(site.inputs)[2:]
         body = self._body
         self._states: list[Expr] = []
         for value, state in zip(body.input[2:], states, strict=True):
@@ -139,16 +130,11 @@ class _Loop:
         while len(chain) < _LEVELS:
             chain.append(self._add_function([chain[-1]] * _FAN, self._emit_counted_calls))
             self._functions.mark(chain[-1], COMPUTED)
-        level = None
-        for rank in reversed(range(_LEVELS)):
+        level = self._add_level(chain[-1], _FAN ** (_LEVELS - 1), None)
+        for rank in reversed(range(_LEVELS - 1)):
             level = self._add_level(chain[rank], _FAN**rank, level)
         arguments = [rounds, *self._list_initial(), *self._states]
-        result = self._builder.emit(relax.Call(level, [*arguments, *self._invariants]))
-        count = len(arguments)
-        return [
-            self._builder.emit(relax.TupleGetItem(result, at))
-            for at in range(count - len(self._states), count)
-        ]
+        return self._call_loop(level, arguments)
 
     def _add_level(self, chunk: GlobalVar, rounds: int, above: GlobalVar | None) -> GlobalVar:
         """Add the function that calls `chunk`, a function of `rounds` rounds, up to 7 times.
@@ -218,6 +204,10 @@ class _Loop:
             chain.append(self._add_function([last] * _FAN, self._emit_while_true))
         arguments = [goes_on, *self._list_initial(), *self._states]
         loop = self._add_function(chain, self._emit_if_started, [relax.Var("goes_on", goes_on.ty)])
+        return self._call_loop(loop, arguments)
+
+    def _call_loop(self, loop: GlobalVar, arguments: Sequence[Expr]) -> list[Expr]:
+        """Call the function of a loop and return the states, its last results."""
         result = self._builder.emit(relax.Call(loop, [*arguments, *self._invariants]))
         count = len(arguments)
         return [

@@ -13,7 +13,6 @@ without bodies: the moved nodes may compute large floats, which are folded later
 
 from collections.abc import Mapping
 
-import numpy as np
 from onnx import GraphProto, NodeProto, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import (
@@ -22,8 +21,8 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     has_control,
     redirect_inputs,
 )
-from autopipe.compiler.frontends.onnx.reading.shapes import read_value_shape
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_bodies
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_bodies, read_value_shape
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_shape
 
 _Shapes = Mapping[str, tuple[int, ...]]
 
@@ -99,12 +98,9 @@ class _Folding:
 
 def _compute_shape(node: NodeProto, shapes: _Shapes) -> Array | None:
     """Evaluate Shape or Size of a tensor of known shape; None for other nodes."""
-    if node.op_type not in {"Shape", "Size"} or node.input[0] not in shapes or node.attribute:
+    if node.op_type not in {"Shape", "Size"} or node.input[0] not in shapes:
         return None
-    shape = shapes[node.input[0]]
-    if node.op_type == "Shape":
-        return np.array(shape, np.int64)
-    return np.array(np.prod(shape, dtype=np.int64))
+    return evaluate_shape(node, shapes[node.input[0]])
 
 
 def _read_shapes(graph: GraphProto) -> _Shapes:

@@ -13,17 +13,14 @@ from typing import Any, Final
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.control.scopes import (
-    Names,
-    find_body,
-    instantiate_body,
-)
+from autopipe.compiler.frontends.onnx.control.scopes import Names, find_body, instantiate_body
 from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     describe_node,
     list_bodies,
     list_graphs,
+    read_attributes,
 )
 from autopipe.errors import ModelError
 
@@ -65,9 +62,7 @@ class _Scan:
         self, node: NodeProto, shapes: Mapping[str, tuple[int, ...]], names: Names
     ) -> None:
         self._node, self._names, self._body = node, names, find_body(node)
-        self._attributes = {
-            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
-        }
+        self._attributes = read_attributes(node)
         count = int(self._attributes.get("num_scan_inputs", 0))
         self._states = list(node.input)[: len(node.input) - count]
         self._scanned = list(node.input)[len(self._states) :]

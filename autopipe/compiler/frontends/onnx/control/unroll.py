@@ -19,11 +19,7 @@ from autopipe.compiler.frontends.onnx.control.trips import (
     read_scalars,
     read_truth,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import (
-    describe_node,
-    list_bodies,
-    list_graphs,
-)
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, list_bodies, list_graphs
 from autopipe.errors import ModelError
 
 MOST: Final = 256
@@ -53,34 +49,30 @@ class Unrolling:
             return False
         names = Names(graph)
         scans.to_loops(graph, {}, names)
-        return self._unroll_graph(graph, read_scalars(graph), names)
+        return self._flatten_graph(graph, read_scalars(graph), names, is_outermost=True)
 
-    def _unroll_graph(self, graph: GraphProto, constants: Known, names: Names) -> bool:
+    def _flatten_graph(
+        self, graph: GraphProto, constants: Known, names: Names, *, is_outermost: bool
+    ) -> bool:
         nodes: list[NodeProto] = []
         changed = False
         for node in graph.node:
-            plain = self._replace_node(node, constants, names)
+            plain = self._unroll_node(node, constants, names) if is_outermost else None
+            if node.op_type == "If" and (truth := read_truth(constants, node.input[0])) is not None:
+                plain = take_branch(node, names, condition=truth)
             changed |= plain is not None
             for inner in list_bodies(node) if plain is None else ():
-                changed |= _take_known_branches(inner, constants, names)
+                changed |= self._flatten_graph(inner, constants, names, is_outermost=False)
             nodes.extend([node] if plain is None else plain)
         del graph.node[:]
         graph.node.extend(nodes)
         return changed
 
-    def _replace_node(
-        self, node: NodeProto, constants: Known, names: Names
-    ) -> list[NodeProto] | None:
-        """Return the replacement of a node; None if it stays."""
-        if node.op_type == "If":
-            condition = read_truth(constants, node.input[0])
-            return None if condition is None else take_branch(node, names, condition=condition)
-        return self._unroll_node(node, constants, names) if node.op_type == "Loop" else None
-
     def _unroll_node(
         self, node: NodeProto, constants: Known, names: Names
     ) -> list[NodeProto] | None:
-        count = find_node_trips(node, constants).exactly
+        """Return the rounds of a Loop; None if it stays, and for other nodes."""
+        count = find_node_trips(node, constants).exactly if node.op_type == "Loop" else None
         if count is None:
             return None
         cost = count * max(1, sum(len(inner.node) for inner in list_graphs(find_body(node))))
@@ -88,24 +80,6 @@ class Unrolling:
             return None
         self._left -= cost
         return _unroll_loop(node, count, names, self._opset)
-
-
-def _take_known_branches(graph: GraphProto, constants: Known, names: Names) -> bool:
-    """Resolve the constant conditions of an inner graph; returns whether there were any."""
-    nodes: list[NodeProto] = []
-    changed = False
-    for node in graph.node:
-        condition = read_truth(constants, node.input[0]) if node.op_type == "If" else None
-        if condition is not None:
-            nodes += take_branch(node, names, condition=condition)
-            changed = True
-            continue
-        for inner in list_bodies(node):
-            changed |= _take_known_branches(inner, constants, names)
-        nodes.append(node)
-    del graph.node[:]
-    graph.node.extend(nodes)
-    return changed
 
 
 def take_branch(node: NodeProto, names: Names, *, condition: bool) -> list[NodeProto]:

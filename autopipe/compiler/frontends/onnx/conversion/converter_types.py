@@ -1,17 +1,21 @@
-"""Types of the parameters and results of converters in TVM's importer."""
+"""Types of the parameters and results of converters to Relax."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tvm import relax
 from tvm.ir import Expr
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
+
+if TYPE_CHECKING:
+    from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 
 BlockBuilder = relax.BlockBuilder
 
 Inputs = Sequence[Expr]
-"""Operands of a node. An absent one is None: read it by `find_optional_input`, never by index.
+"""Operands of a node. An absent one is None: read it by `NodeSite.find_input`, never by index.
 Required ones are present, as `reading.check_operators` checks."""
 
 Attributes = dict[str, Any]
@@ -28,17 +32,8 @@ data."""
 Size = int | Expr
 """A size, an integer if it is static."""
 
-Convert = Callable[[BlockBuilder, Inputs, Attributes, Parameters], Expr]
-"""Converts a node to Relax."""
+TvmConvert = Callable[[BlockBuilder, Inputs, Attributes, Parameters], Expr]
+"""Converts a node to Relax, as TVM's converters do."""
 
-
-class Converter(Protocol):
-    """A class like TVM's `OnnxOpConverter`, or an object with the same method."""
-
-    def get_converter(self, opset: int, /) -> Convert:
-        """Return the function that converts a node."""
-
-
-def find_optional_input(inputs: Inputs, index: int) -> Expr | None:
-    """Return an optional operand, None if it is absent."""
-    return inputs[index] if index < len(inputs) else None
+Converter = type[onnx_frontend.OnnxOpConverter] | Callable[["NodeSite"], Expr]
+"""Converts a node to Relax: a class of TVM's importer, or a function of ours."""

@@ -1,23 +1,16 @@
 """Name the node at which TVM's importer fails."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
 
-from autopipe.compiler.frontends.onnx.conversion.converted_nodes import ConvertedNodes
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Convert,
-    Converter,
-    Inputs,
-    Parameters,
-    Size,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Inputs, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.config.problem import format_value
 from autopipe.errors import ModelError
 
@@ -34,39 +27,20 @@ class NodeError(Exception):
     """TVM cannot import a node; one line with its name, its operands and TVM's message."""
 
 
-class Named:
-    """A converter that adds the name of the node to errors."""
-
-    def __init__(self, op: str, converter: Converter, recorder: ConvertedNodes) -> None:
-        self._op = op
-        self._converter = converter
-        self._recorder = recorder
-
-    def get_converter(self, opset: int) -> Convert:
-        """Return the conversion function, as TVM's importer requests it."""
-
-        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            operands = list(inputs)  # a converter may replace them
-            try:
-                result = self._converter.get_converter(opset)(bb, inputs, attr, params)
-                result = bb.normalize(result) if isinstance(result, relax.Expr) else result
-            except NodeError:
-                raise  # of an inner node
-            except ModelError as error:
-                if _has_node_name(str(error), attr):
-                    raise
-                raise ModelError(f"{_NODE}{_read_name(attr)}': {error}") from error
-            except Exception as error:  # TVM raises anything
-                raise NodeError(_describe_failure(self._op, operands, attr, error)) from error
-            self._recorder.record(attr, result)
-            return result
-
-        return convert
-
-
-def name_errors(converters: Mapping[str, Converter], recorder: ConvertedNodes) -> dict[str, Named]:
-    """Wrap converters, by operator, so that errors name the node and results are recorded."""
-    return {op: Named(op, converter, recorder) for op, converter in converters.items()}
+@contextmanager
+def name_errors(site: NodeSite) -> Iterator[None]:
+    """Raise errors of a node's conversion as NodeError or ModelError that name the node."""
+    operands = list(site.inputs)  # a converter may replace them
+    try:
+        yield
+    except NodeError:
+        raise  # of an inner node
+    except ModelError as error:
+        if _has_node_name(str(error), site.attr):
+            raise
+        raise ModelError(f"{_NODE}{_read_name(site.attr)}': {error}") from error
+    except Exception as error:  # TVM raises anything
+        raise NodeError(_describe_failure(site.kind, operands, site.attr, error)) from error
 
 
 def describe_error(error: Exception) -> str:

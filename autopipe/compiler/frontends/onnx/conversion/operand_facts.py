@@ -7,17 +7,9 @@ from tvm import relax, tirx
 from tvm.ir import Expr, GenericConst, Type
 from tvm.relax.frontend.onnx.onnx_frontend import get_constant
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Parameters
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Parameters, Size
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
-
-
-def require_values(operand: Expr | None, params: Parameters, label: str) -> Array:
-    """Return the values of an operand; raises `ModelError` with `label` if they are computed."""
-    values = read_values(operand, params)
-    if values is None:
-        raise ModelError(f"{label} is not constant")
-    return values
 
 
 def read_values(operand: Expr | None, params: Parameters) -> Array | None:
@@ -61,47 +53,34 @@ def require_type_shape(kind: Type, label: str) -> list[int]:
     return shape
 
 
+def read_sizes(kind: Type) -> list[Size] | None:
+    """Return the shape of a tensor's type, integers for static sizes; None if it is unknown."""
+    dims = getattr(getattr(kind, "shape", None), "values", None)
+    if dims is None:
+        return None
+    return [int(dim) if isinstance(dim, tirx.IntImm) else dim for dim in dims]
+
+
 def read_extents(kind: Type, label: str) -> list[int]:
     """Return the shape of a tensor's type, -1 for a dynamic dimension.
 
     Raises `ModelError` with `label` for an unknown shape.
     """
-    dims = getattr(getattr(kind, "shape", None), "values", None)
-    if dims is None:
+    sizes = read_sizes(kind)
+    if sizes is None:
         raise ModelError(f"{label} has a shape that is not known before the model runs")
-    return [int(dim) if isinstance(dim, tirx.IntImm) else -1 for dim in dims]
+    return [size if isinstance(size, int) else -1 for size in sizes]
 
 
 def is_fixed(kind: Type) -> bool:
     """Whether a tensor's type has a static shape."""
-    dims = getattr(getattr(kind, "shape", None), "values", None)
-    return dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
+    sizes = read_sizes(kind)
+    return sizes is not None and all(isinstance(size, int) for size in sizes)
 
 
 def decode_text(value: bytes | str) -> str:
     """Return a string attribute as text."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def read_node_name(attr: Attributes) -> str:
-    """Return the name of a node from the attributes that TVM passes."""
-    return str(attr["tvm_custom"]["name"])
-
-
-def quote_node_name(attr: Attributes) -> str:
-    """Quote the name of the node for messages."""
-    return repr(read_node_name(attr))
-
-
-def require_constant(kind: str, operand: Expr, attr: Attributes, params: Parameters) -> Array:
-    """Return an operand that determines a shape; raises `ModelError` if it is computed."""
-    values = read_values(operand, params)
-    if values is None:
-        raise ModelError(
-            f"the shape of what {kind} {quote_node_name(attr)} returns depends on what the model "
-            "is given; shapes have to be known before the model runs"
-        )
-    return values
 
 
 def make_scalar_factory(data: Expr) -> Callable[[float], GenericConst]:

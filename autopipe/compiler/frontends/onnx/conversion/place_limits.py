@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tvm import tirx
-
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Inputs, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.errors import ModelError
 
 OUTSIDE: Final = "has places where there is nothing: an axis is empty, or sizes do not fit"
@@ -39,25 +38,21 @@ class PlaceRule:
     """Return sizes of which one is 0 if no index is read."""
 
 
-def check_places(name: str, rule: PlaceRule, inputs: Inputs, attr: Attributes) -> None:
+def check_places(rule: PlaceRule, site: NodeSite) -> None:
     """Raise ModelError if static sizes of a node exceed their limits."""
-    shapes = read_shapes(inputs)
+    shapes = read_shapes(site.inputs)
     if shapes is None or not all(isinstance(size, int) for shape in shapes for size in shape):
         return
-    is_exceeded = any(size > limit for size, limit in rule.list_limits(shapes, attr))
+    is_exceeded = any(size > limit for size, limit in rule.list_limits(shapes, site.attr))
     if is_exceeded and all(rule.list_counts(shapes)):
-        raise ModelError(f"{name} {operand_facts.quote_node_name(attr)} {OUTSIDE}")
+        raise ModelError(f"{site.label} {OUTSIDE}")
 
 
 def read_shapes(inputs: Inputs) -> list[list[Size]] | None:
     """Return the shapes of tensors, integers for static sizes; None if one is unknown."""
-    shapes = []
-    for value in inputs:
-        sizes = getattr(getattr(value.ty, "shape", None), "values", None)
-        if sizes is None:
-            return None
-        shapes.append([int(size) if isinstance(size, tirx.IntImm) else size for size in sizes])
-    return shapes
+    shapes = [operand_facts.read_sizes(value.ty) for value in inputs]
+    known_shapes = [shape for shape in shapes if shape is not None]
+    return known_shapes if len(known_shapes) == len(shapes) else None
 
 
 def _limit_along_axis(shapes: Shapes, attr: Attributes) -> Limits:

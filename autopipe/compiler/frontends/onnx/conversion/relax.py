@@ -16,7 +16,6 @@ from tvm.relax.frontend.onnx import from_onnx
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.control.converters import hide_control_nodes
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
     NO_ORIGINS,
@@ -24,7 +23,10 @@ from autopipe.compiler.frontends.onnx.conversion.converted_nodes import (
     Origins,
 )
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
-from autopipe.compiler.frontends.onnx.conversion.converters import install_converters
+from autopipe.compiler.frontends.onnx.conversion.converters import (
+    hide_control_nodes,
+    install_converters,
+)
 from autopipe.compiler.frontends.onnx.conversion.failing_node import NodeError, describe_error
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import name_nodes

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from onnx import NodeProto, TensorProto
 
-from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, read_attributes
 from autopipe.errors import ModelError
 
 _Number = TypeVar("_Number", int, float)
@@ -17,7 +17,7 @@ _OUTER = 2
 def check_window(
     node: NodeProto,
     shapes: Mapping[str, tuple[int, ...]],
-    initializers: Mapping[str, TensorProto],  # noqa: ARG001 - as all checks of sizes
+    initializers: Mapping[str, TensorProto],  # noqa: ARG001
     *,
     kernel: int | None = None,
 ) -> None:
@@ -27,18 +27,15 @@ def check_window(
     divided by the stride, and rounded towards 0. `kernel` is the index of the input with the
     window's shape, if no attribute has it.
     """
-    attributes = {field.name: field for field in node.attribute}
-    has_same_padding = "auto_pad" in attributes and attributes["auto_pad"].s.startswith(b"SAME")
-    if has_same_padding or (
-        "ceil_mode" in attributes and attributes["ceil_mode"].i
-    ):  # a window may exceed the end
-        return
+    attributes = read_attributes(node)
+    if attributes.get("auto_pad", b"").startswith(b"SAME") or attributes.get("ceil_mode"):
+        return  # a window may exceed the end
     sizes = (shapes.get(node.input[0], ()) if node.input else ())[_OUTER:]
-    window = tuple(attributes["kernel_shape"].ints) if "kernel_shape" in attributes else ()
+    window = attributes.get("kernel_shape", ())
     if not window and kernel is not None:
         window = shapes.get(node.input[kernel], ())[_OUTER:]
-    steps = attributes["dilations"].ints if "dilations" in attributes else [1] * len(window)
-    pads = attributes["pads"].ints if "pads" in attributes else [0] * 2 * len(window)
+    steps = attributes.get("dilations", [1] * len(window))
+    pads = attributes.get("pads", [0] * 2 * len(window))
     if not len(sizes) == len(window) == len(steps) == len(pads) // 2:
         return
     for axis, size in enumerate(sizes):
@@ -72,4 +69,4 @@ def read_side(values: Sequence[_Number], side: int) -> _Number | int:
 
 
 def _read_strides(node: NodeProto) -> list[int]:
-    return next((list(field.ints) for field in node.attribute if field.name == "strides"), [1])
+    return read_attributes(node).get("strides", [1])

@@ -75,9 +75,8 @@ def _apply_pairwise(
             if first is None or operand is None:
                 return None
             function = parts if _is_part(first) else integer_rule
-            if function is None or (
-                first.size and operand.size and _is_part(first) != _is_part(operand)
-            ):
+            is_mixed = first.size and operand.size and _is_part(first) != _is_part(operand)
+            if function is None or is_mixed:
                 return None
             first = extents.apply(lambda a, b, f=function: f(extents, a, b), first, operand)
         return first
@@ -179,24 +178,17 @@ def _round_numbers(*, up: bool) -> SizeRule:
 
 def select_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Evaluate Where with known conditions."""
-    operands = [one for one in numbers if one is not None]
-    if len(operands) < len(numbers):
-        return None
-    return extents.apply(lambda condition, yes, no: yes if condition else no, *operands)
+    return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
 
 
 def negate_truth(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Evaluate Not."""
-    data = numbers[0]
-    return None if data is None else extents.apply(lambda truth: not truth, data)
+    return extents.apply(lambda truth: not truth, numbers[0])
 
 
 def negate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
     """Evaluate Neg of integers."""
-    data = numbers[0]
-    if data is None or _is_part(data):
-        return None
-    return extents.apply(lambda one: extents.simple(-one), data)
+    return None if _is_part(numbers[0]) else extents.apply(lambda n: extents.simple(-n), numbers[0])
 
 
 def gather_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:

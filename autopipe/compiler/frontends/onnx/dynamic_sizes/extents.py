@@ -215,10 +215,10 @@ class Extents:
 
         Raises ModelError with `label` if they depend on data.
         """
-        dims = getattr(getattr(data.ty, "shape", None), "values", None)
-        if dims is None:
+        sizes = operand_facts.read_sizes(data.ty)
+        if sizes is None:
             raise ModelError(f"{label} has a shape that depends on what the model is given")
-        return [self.simple(dim) for dim in dims]
+        return [self.simple(size) for size in sizes]
 
     def truncated(self, numbers: Array) -> Array | None:
         """Truncate exact fractions to integers."""
@@ -234,10 +234,20 @@ class Extents:
             return None
         return self.simple(tirx.floordiv(dividend, divisor))
 
-    def apply(self, function: Callable[..., object], *arrays: Array) -> Array | None:
-        """Apply a function elementwise with broadcasting; None if one result is None."""
+    def count_steps(self, span: Size, step: int) -> Size:
+        """Return the number of positive steps that reach over a span; 0 for a negative one."""
+        count = self.simple(tirx.floordiv(as_int64(span + (step - 1)), as_integer(step)))
+        if self.truth(count >= 0):
+            return count
+        return self.simple(tirx.max(as_int64(count), as_integer(0)))
+
+    def apply(self, function: Callable[..., object], *arrays: Array | None) -> Array | None:
+        """Apply a function elementwise with broadcasting; None if an array or a result is None."""
+        known_arrays = [array for array in arrays if array is not None]
+        if len(known_arrays) < len(arrays):
+            return None
         try:
-            operands = np.broadcast_arrays(*arrays)
+            operands = np.broadcast_arrays(*known_arrays)
         except ValueError:
             return None
         results = np.empty(operands[0].shape, object)

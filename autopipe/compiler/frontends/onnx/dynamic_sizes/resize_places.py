@@ -1,7 +1,7 @@
 """Convert Resize of dynamic sizes, with coordinates in integer arithmetic, axis by axis."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -13,10 +13,9 @@ from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
     BlockBuilder,
-    Inputs,
-    Numbers,
     Size,
 )
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     ExactPart,
     Extents,
@@ -28,8 +27,6 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
-
-# ruff: noqa: PLR0913, PLR0917, E501  TVM's converters have one signature
 
 _MOST_SIZES: Final = 2**20
 """Maximum number of sizes of a dimension that a scale is checked at."""
@@ -60,51 +57,44 @@ Place = Callable[[_OpenAxis, Expr], tuple[Expr, Expr]]
 """Input coordinate of a result's element, as numerator and denominator."""
 
 
-def convert_dynamic_resize(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+_OPSET_10: Final = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
+"""Attributes of Resize in opset 11 that has the meaning of Resize in opset 10, and of Upsample."""
+
+
+def convert_dynamic_resize(site: NodeSite) -> Expr | None:
     """Convert Resize of a dynamic size; None if all are static."""
-    label = f"Resize {operand_facts.quote_node_name(attr)}"
-    sizes = extents.shape(inputs[0], label)
-    operands = [*numbers, None, None, None][:4]
+    inputs, sizes = site.inputs, site.extents.shape(site.inputs[0], site.label)
+    operands = [*site.numbers, None, None, None][:4]
     if len(inputs) < 3:  # noqa: PLR2004 - as in opset 10
-        attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
+        site = replace(site, attr={**site.attr, **_OPSET_10})
         operands = [operands[0], None, operands[1], None]
     elif len(inputs) > 3 and inputs[3] is not None and operands[3] is None:  # noqa: PLR2004
         return None
     if not is_open([*sizes, *(() if operands[3] is None else operands[3])]):
         return None
-    axes = _list_axes(extents, sizes, operands[2], operands[3], attr, label)
-    return _resize_axes(extents, bb, inputs[0], axes, attr, label)
+    return _resize_axes(site, _list_axes(site, sizes, operands[2], operands[3]))
 
 
-def convert_dynamic_upsample(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_upsample(site: NodeSite) -> Expr | None:
     """Convert Upsample of a dynamic size; None if all are static."""
-    label = f"Upsample {operand_facts.quote_node_name(attr)}"
-    sizes = extents.shape(inputs[0], label)
+    sizes = site.extents.shape(site.inputs[0], site.label)
     if not is_open(sizes):
         return None
-    scales = np.array(attr["scales"], "float32") if "scales" in attr else numbers[1]
-    attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
-    axes = _list_axes(extents, sizes, scales, None, attr, label)
-    return _resize_axes(extents, bb, inputs[0], axes, attr, label)
+    scales = np.array(site.attr["scales"], "float32") if "scales" in site.attr else site.numbers[1]
+    site = replace(site, attr={**site.attr, **_OPSET_10})
+    return _resize_axes(site, _list_axes(site, sizes, scales, None))
 
 
 def _list_axes(
-    extents: Extents,
-    sizes: list[Size],
-    scales: Array | None,
-    target_sizes: Array | None,
-    attr: Attributes,
-    label: str,
+    site: NodeSite, sizes: list[Size], scales: Array | None, target_sizes: Array | None
 ) -> list[_OpenAxis]:
-    places = [axis % len(sizes) for axis in attr.get("axes", range(len(sizes)))]
+    extents = site.extents
+    places = [axis % len(sizes) for axis in site.attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
         if target_sizes is None:
             raise ModelError(
-                f"{label} by scales that are computed is not supported with dynamic shapes; {advise_on_sizes(sizes)}"
+                f"{site.label} by scales that are computed is not supported with dynamic shapes; "
+                f"{advise_on_sizes(sizes)}"
             )
         resized_axes = [
             _scale_to_size(extents, at, sizes[at], size)
@@ -112,7 +102,7 @@ def _list_axes(
         ]
     else:
         resized_axes = [
-            _scale_by_factor(extents, at, sizes[at], scale, label)
+            _scale_by_factor(site, at, sizes[at], scale)
             for at, scale in zip(places, scales, strict=True)
         ]
     return [one for one in resized_axes if not extents.equal(one.before, one.after)]
@@ -130,8 +120,9 @@ def _scale_to_size(extents: Extents, axis: int, before: Size, after: Size) -> _O
 
 
 def _scale_by_factor(
-    extents: Extents, axis: int, before: Size, scale: ExactPart | float, label: str
+    site: NodeSite, axis: int, before: Size, scale: ExactPart | float
 ) -> _OpenAxis:
+    extents = site.extents
     exact = None
     if not isinstance(scale, ExactPart):
         exact = Fraction(float(scale))
@@ -139,7 +130,8 @@ def _scale_by_factor(
         exact = Fraction(scale.number, scale.over)
     if exact is None or exact <= 0:
         raise ModelError(
-            f"{label} by a scale that is computed is not supported with dynamic shapes; {advise_on_sizes([before])}"
+            f"{site.label} by a scale that is computed is not supported with dynamic shapes; "
+            f"{advise_on_sizes([before])}"
         )
     ratio = exact.limit_denominator(_FINEST)
     after = extents.simple(
@@ -149,7 +141,8 @@ def _scale_by_factor(
         extents, before, ratio, np.float32(float(exact))
     ):
         raise ModelError(
-            f"{label} by {float(exact)} rounds differently at some sizes; {advise_on_sizes([before])}"
+            f"{site.label} by {float(exact)} rounds differently at some sizes; "
+            f"{advise_on_sizes([before])}"
         )
     return _OpenAxis(axis, before, after, ratio.numerator, ratio.denominator)
 
@@ -164,30 +157,28 @@ def _has_scale_sizes(extents: Extents, before: Size, ratio: Fraction, scale: np.
     return bool((products == sizes * ratio.numerator // ratio.denominator).all())
 
 
-def _resize_axes(
-    extents: Extents,
-    bb: BlockBuilder,
-    data: Expr,
-    axes: Sequence[_OpenAxis],
-    attr: Attributes,
-    label: str,
-) -> Expr:
-    mode = _read_text(attr, "mode") or "nearest"
-    transformation = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
+def _resize_axes(site: NodeSite, axes: Sequence[_OpenAxis]) -> Expr:
+    extents, bb, attr, data = site.extents, site.bb, site.attr, site.inputs[0]
+    mode = read_text(attr, "mode") or "nearest"
+    transformation = read_text(attr, "coordinate_transformation_mode") or "half_pixel"
     place = _PLACES.get(transformation)
-    policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
+    policy = read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if place is None or attr.get("antialias") or attr.get("exclude_outside") or policy != "stretch":
+        sizes = [one.before for one in axes] or extents.shape(data, site.label)
         raise ModelError(
-            f"{label} as {transformation}, with antialias, exclude_outside or keep_aspect_ratio_policy, is not "
-            f"supported with dynamic shapes; {advise_on_sizes([one.before for one in axes] or extents.shape(data, label))}"
+            f"{site.label} as {transformation}, with antialias, exclude_outside or "
+            "keep_aspect_ratio_policy, is not supported with dynamic shapes; "
+            f"{advise_on_sizes(sizes)}"
         )
     if not axes:
         return data
     for axis in axes:
-        extents.require(bb, [(1, axis.before)], f"{label} makes something of nothing", [axis.after])
-    sizes = extents.shape(data, label)
+        extents.require(
+            bb, [(1, axis.before)], f"{site.label} makes something of nothing", [axis.after]
+        )
+    sizes = extents.shape(data, site.label)
     if mode == "nearest":
-        rounding = _ROUNDINGS[_read_text(attr, "nearest_mode") or "round_prefer_floor"]
+        rounding = _ROUNDINGS[read_text(attr, "nearest_mode") or "round_prefer_floor"]
         return _take_nearest(bb, data, sizes, axes, (place, rounding))
     taps = (
         _weigh_linearly
@@ -334,7 +325,8 @@ _ROUNDINGS: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
 }
 
 
-def _read_text(attr: Attributes, name: str) -> str:
+def read_text(attr: Attributes, name: str) -> str:
+    """Return an attribute as text, empty if it is absent."""
     return operand_facts.decode_text(attr.get(name, b""))
 
 

@@ -5,20 +5,9 @@ from collections.abc import Callable, Sequence
 from tvm import relax, te
 from tvm.ir import Expr
 
-from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Size,
-)
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
-    as_int64,
-    as_integer,
-    to_shape,
-)
-
-# ruff: noqa: PLR0913, PLR0917  TVM's converters have one signature
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64, as_integer, to_shape
 
 
 def is_number(size: Size, number: int) -> bool:
@@ -37,11 +26,11 @@ def emit_kernel(
     return bb.emit_te(compute, data, [as_int64(size) for size in sizes], primfunc_name_hint=hint)
 
 
-def take_part(
-    extents: Extents, bb: BlockBuilder, data: Expr, axis: int, first: Size, step: int, count: Size
+def take_part(  # noqa: PLR0913
+    site: NodeSite, data: Expr, axis: int, first: Size, count: Size, *, step: int = 1
 ) -> Expr:
     """Return `count` elements of an axis from `first` on."""
-    end = extents.simple(first + count * step)
+    bb, end = site.bb, site.extents.simple(first + count * step)
     if step > 0:
         return bb.emit(
             relax.op.strided_slice(
@@ -58,8 +47,3 @@ def take_part(
     start = bb.emit(relax.op.shape_to_tensor(to_shape([first])))
     places = bb.emit(relax.op.add(places, start))
     return bb.emit(relax.op.take(data, places, axis))
-
-
-def describe_node(kind: str, attr: Attributes) -> str:
-    """Return a node's label for messages."""
-    return f"{kind} {operand_facts.quote_node_name(attr)}"

@@ -1,90 +1,57 @@
-"""Pads of windows over images of dynamic size."""
+"""Pads of windows over images, also of dynamic size."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tvm import tirx
-from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Size,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
     advise_on_sizes,
     as_int64,
     as_integer,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.errors import ModelError
 
-# ruff: noqa: ARG001, PLR0913, PLR0917  TVM's converters have one signature
-
-_OUTER: Final = 2
+OUTER: Final = 2
 """Number of leading axes that are not spatial: batch and channels."""
 
 
-def make_window_rule(
-    kind: str,
-) -> Callable[[Extents, BlockBuilder, Inputs, Numbers, Attributes], None]:
-    """Build the rule that replaces `auto_pad` and `ceil_mode` of a window by explicit pads."""
-
-    def rule(
-        extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-    ) -> None:
-        auto_pad = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
-        if auto_pad.startswith("SAME_") or attr.get("ceil_mode", 0):
-            label = describe_node(kind, attr)
-            sizes = extents.shape(inputs[0], label)[_OUTER:]
-            if is_open(sizes):
-                weight = find_optional_input(inputs, 1)
-                _settle_pads(extents, sizes, attr, weight, label)
-
-    return rule
-
-
-def _settle_pads(
-    extents: Extents, sizes: list[Size], attr: Attributes, weight: Expr | None, label: str
-) -> None:
-    window: list[int] = attr.get("kernel_shape", [])
+def settle_pads(site: NodeSite) -> None:
+    """Replace `auto_pad` and `ceil_mode` of a window over dynamic sizes by explicit pads."""
+    attr = site.attr
+    auto_pad = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
+    if not auto_pad.startswith("SAME_") and not attr.get("ceil_mode", 0):
+        return
+    sizes = site.extents.shape(site.inputs[0], site.label)[OUTER:]
+    if not is_open(sizes):
+        return
+    window, weight = attr.get("kernel_shape", []), site.find_input(1)
     if "kernel_shape" not in attr and weight is not None:
-        window = [int(size) for size in weight.ty.shape.values[_OUTER:]]
-    ones = [1] * len(sizes)
-    strides, gaps = attr.get("strides", ones), attr.get("dilations", ones)
-    reaches = [(size - 1) * gap + 1 for size, gap in zip(window, gaps, strict=True)]
-    auto_pad = operand_facts.decode_text(attr.pop("auto_pad", b"NOTSET"))
+        window = [int(size) for size in weight.ty.shape.values[OUTER:]]
     if auto_pad.startswith("SAME_"):
-        attr["pads"] = _pad_to_same_size(extents, sizes, strides, reaches, auto_pad, label)
+        attr["pads"] = list_same_pads(site, sizes, window)
     elif auto_pad == "VALID":
         attr["pads"] = [0] * 2 * len(sizes)
+    attr.pop("auto_pad", None)
     if attr.pop("ceil_mode", 0):
-        attr["pads"] = _pad_to_round_up(extents, sizes, strides, reaches, attr, label)
+        attr["pads"] = _pad_to_round_up(site, sizes, window)
 
 
-def _pad_to_same_size(
-    extents: Extents,
-    sizes: list[Size],
-    strides: Sequence[int],
-    reaches: Sequence[int],
-    auto_pad: str,
-    label: str,
-) -> list[int]:
-    """Return the pads of SAME_UPPER or SAME_LOWER."""
+def list_same_pads(site: NodeSite, sizes: Sequence[Size], window: Sequence[int]) -> list[int]:
+    """Return the pads of `auto_pad` SAME_UPPER or SAME_LOWER."""
+    auto_pad = operand_facts.decode_text(site.attr["auto_pad"])
     first, last = [], []
-    for size, stride, reach in zip(sizes, strides, reaches, strict=True):
+    for size, stride, reach in _list_axes(site, sizes, window):
         steps = tirx.floordiv(as_int64(size + (stride - 1)), as_integer(stride)) - 1
-        total = extents.simple(tirx.max(steps * stride + reach - size, as_integer(0)))
+        total = site.extents.simple(tirx.max(steps * stride + reach - size, as_integer(0)))
         if not isinstance(total, int):
             raise ModelError(
-                f"{label} with auto_pad {auto_pad} pads by another number at each size; write a "
-                f"number for it in the pipeline, or a multiple of {stride}; "
+                f"{site.label} with auto_pad {auto_pad} pads by another number at each size; write "
+                f"a number for it in the pipeline, or a multiple of {stride}; "
                 f"{advise_on_sizes([size])}"
             )
         half = total // 2
@@ -93,29 +60,32 @@ def _pad_to_same_size(
     return first + last
 
 
-def _pad_to_round_up(
-    extents: Extents,
-    sizes: list[Size],
-    strides: Sequence[int],
-    reaches: Sequence[int],
-    attr: Attributes,
-    label: str,
-) -> list[int]:
+def _list_axes(
+    site: NodeSite, sizes: Sequence[Size], window: Sequence[int]
+) -> Iterator[tuple[Size, int, int]]:
+    """Yield (size, stride, reach of the dilated window) of each axis."""
+    ones = [1] * len(sizes)
+    strides, gaps = site.attr.get("strides", ones), site.attr.get("dilations", ones)
+    for size, length, stride, gap in zip(sizes, window, strides, gaps, strict=True):
+        yield size, stride, (length - 1) * gap + 1
+
+
+def _pad_to_round_up(site: NodeSite, sizes: Sequence[Size], window: Sequence[int]) -> list[int]:
     """Return pads with which rounding down gives the output size of ceil_mode."""
     rank = len(sizes)
-    pads = list(attr.get("pads") or [0] * 2 * rank)
-    if attr.get("count_include_pad", 0):
+    pads = list(site.attr.get("pads") or [0] * 2 * rank)
+    if site.attr.get("count_include_pad", 0):
         raise ModelError(
-            f"{label} with ceil_mode and count_include_pad is not supported with dynamic shapes; "
-            f"{advise_on_sizes(sizes)}"
+            f"{site.label} with ceil_mode and count_include_pad is not supported with dynamic "
+            f"shapes; {advise_on_sizes(sizes)}"
         )
-    for at, (size, stride, reach) in enumerate(zip(sizes, strides, reaches, strict=True)):
+    for at, (size, stride, reach) in enumerate(_list_axes(site, sizes, window)):
         extra_pad = stride - 1
         span = size + pads[at] + pads[rank + at] + extra_pad - reach
         start = tirx.floordiv(as_int64(span), as_integer(stride)) * stride
-        if extents.truth(start < as_int64(size + pads[at])) is not True:
+        if site.extents.truth(start < as_int64(size + pads[at])) is not True:
             raise ModelError(
-                f"{label} with ceil_mode begins a window behind the image at some sizes; "
+                f"{site.label} with ceil_mode begins a window behind the image at some sizes; "
                 f"{advise_on_sizes([size])}"
             )
         pads[rank + at] += extra_pad

@@ -7,6 +7,7 @@ from onnx import GraphProto, NodeProto
 
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import has_trait
+from autopipe.compiler.frontends.onnx.reading.tensors import read_attributes
 
 _KEEPS_VALUES: Final = Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_VALUES
 
@@ -49,8 +50,7 @@ def _collect_limits(
 
 
 def _count_entries(node: NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
-    shape = shapes.get(node.input[0], ())
+    axis, shape = read_attributes(node).get("axis", 0), shapes.get(node.input[0], ())
     return max(1, shape[axis]) if -len(shape) <= axis < len(shape) else 1
 
 

@@ -18,7 +18,7 @@ from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_graphs, read_attributes
 
 _FLOAT16_TYPES: Final = {10, 16}
 """The element types float16 and bfloat16."""
@@ -92,7 +92,7 @@ class _IndexedGraph:
             return Trait.NONE
         if operator.name != "Cast":
             return operator.traits
-        dtype = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
+        dtype = read_attributes(node).get("to", 0)
         producer = self.producers.get(node.input[0])
         is_exact = dtype in _FLOAT16_TYPES or (
             dtype in _WIDE_FLOAT_TYPES and (producer is None or producer.op_type == "Cast")
@@ -180,7 +180,7 @@ class _IndexedGraph:
             return self.weights[name]
         tensor, node = self.initializers.get(name), self.producers.get(name)
         if tensor is None and node is not None and node.op_type == "Constant":
-            tensor = next((part.t for part in node.attribute if part.name == "value"), None)
+            tensor = read_attributes(node).get("value")
         return None if tensor is None else numpy_helper.to_array(tensor)
 
 

@@ -2,23 +2,9 @@
 
 from typing import Final
 
-from tvm.relax.frontend.onnx import onnx_frontend
-
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 OPERATORS: Final = (
-    Operator(
-        name="ArgMax",
-        since=13,
-        converter=onnx_frontend.ArgMax,
-        empty_result=0,
-        traits=Trait.FOLDABLE,
-    ),
-    Operator(
-        name="ArgMin",
-        since=13,
-        converter=onnx_frontend.ArgMin,
-        empty_result=0,
-        traits=Trait.FOLDABLE,
-    ),
+    Operator(name="ArgMax", since=13, empty_result=0, traits=Trait.FOLDABLE),
+    Operator(name="ArgMin", since=13, empty_result=0, traits=Trait.FOLDABLE),
 )

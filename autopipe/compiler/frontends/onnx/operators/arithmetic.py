@@ -2,23 +2,17 @@
 
 from typing import Final
 
-from tvm.relax.frontend.onnx import onnx_frontend
-
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 OPERATORS: Final = (
     Operator(
-        name="Abs",
-        since=13,
-        converter=onnx_frontend.Abs,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
+        name="Abs", since=13, traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS
     ),
     Operator(
         name="Add",
         since=14,
-        converter=onnx_frontend.Add,
         compute_sizes=arithmetic.add_numbers,
         weights={0: "shift", 1: "shift"},
         moments=rules.total,
@@ -27,7 +21,6 @@ OPERATORS: Final = (
     Operator(
         name="Mul",
         since=14,
-        converter=onnx_frontend.Mul,
         compute_sizes=arithmetic.multiply_numbers,
         weights={0: "scale", 1: "scale"},
         moments=rules.product,
@@ -36,27 +29,16 @@ OPERATORS: Final = (
     Operator(
         name="Neg",
         since=13,
-        converter=onnx_frontend.Neg,
         compute_sizes=arithmetic.negate_numbers,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS,
     ),
+    Operator(name="Reciprocal", since=13, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS),
     Operator(
-        name="Reciprocal",
-        since=13,
-        converter=onnx_frontend.Reciprocal,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
-    ),
-    Operator(
-        name="Sqrt",
-        since=13,
-        converter=onnx_frontend.Sqrt,
-        moments=rules.rooted,
-        traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
+        name="Sqrt", since=13, moments=rules.rooted, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS
     ),
     Operator(
         name="Sub",
         since=14,
-        converter=onnx_frontend.Sub,
         compute_sizes=arithmetic.subtract_numbers,
         weights={1: "shift"},
         moments=rules.difference,

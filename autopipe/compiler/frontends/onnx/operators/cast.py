@@ -10,12 +10,8 @@ from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
@@ -29,39 +25,36 @@ _THROUGH: Final = {
 """The intermediate signed integer dtype of a cast from float, by target dtype."""
 
 
-class Cast(onnx_frontend.Cast):
-    """Cast of floats to integers as in onnxruntime on x86: values out of range become the minimum.
+def convert_cast(site: NodeSite) -> Expr:
+    """Convert Cast, of floats to integers as onnxruntime does on x86.
 
-    ONNX leaves that undefined. Integers below 32 bits take the low bits of such a number.
+    Values out of range become the minimum, which ONNX leaves undefined. Integers below 32 bits take
+    the low bits of such a number.
     """
-
-    @classmethod
-    def _impl_v13(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, dtype = inputs[0], onnx_frontend.get_type(attr["to"])
-        if dtype in _FOUR_BITS:
-            rounded_inputs = [_round_floats(bb, data)]
-            wide = cls._impl_v13(bb, rounded_inputs, {**attr, "to": TensorProto.INT8}, params)
-            return _extract_low_bits(bb, bb.normalize(wide), dtype)
-        if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
-            return super()._impl_v13(bb, inputs, attr, params)
-        if not str(data.ty.dtype).startswith("float"):
-            return super()._impl_v13(bb, inputs, attr, params)
-        if isinstance(data, GenericConst):
-            return operand_facts.make_constant(_convert_to_integers(data.value.numpy(), dtype))
-        through = _THROUGH[dtype]
-        least = float(np.iinfo(through).min)
-        if str(data.ty.dtype) == "float16":
-            data = bb.normalize(relax.op.astype(data, "float32"))
-        number = partial(relax.const, dtype=str(data.ty.dtype))
-        inside = relax.op.logical_and(
-            bb.normalize(relax.op.greater_equal(data, number(least))),
-            bb.normalize(relax.op.less(data, number(-least))),
-        )
-        fitting = bb.normalize(relax.op.where(bb.normalize(inside), data, number(least)))
-        integers = bb.normalize(relax.op.astype(fitting, through))
-        return integers if through == dtype else relax.op.astype(integers, dtype)
+    bb = site.bb
+    data, dtype = site.inputs[0], onnx_frontend.get_type(site.attr["to"])
+    if dtype in _FOUR_BITS:
+        attr = {**site.attr, "to": TensorProto.INT8}
+        wide = site.convert_by(convert_cast, [_round_floats(bb, data)], attr)
+        return _extract_low_bits(bb, bb.normalize(wide), dtype)
+    if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
+        return site.convert_by_tvm()
+    if not str(data.ty.dtype).startswith("float"):
+        return site.convert_by_tvm()
+    if isinstance(data, GenericConst):
+        return operand_facts.make_constant(_convert_to_integers(data.value.numpy(), dtype))
+    through = _THROUGH[dtype]
+    least = float(np.iinfo(through).min)
+    if str(data.ty.dtype) == "float16":
+        data = bb.normalize(relax.op.astype(data, "float32"))
+    number = partial(relax.const, dtype=str(data.ty.dtype))
+    inside = relax.op.logical_and(
+        bb.normalize(relax.op.greater_equal(data, number(least))),
+        bb.normalize(relax.op.less(data, number(-least))),
+    )
+    fitting = bb.normalize(relax.op.where(bb.normalize(inside), data, number(least)))
+    integers = bb.normalize(relax.op.astype(fitting, through))
+    return integers if through == dtype else relax.op.astype(integers, dtype)
 
 
 def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
@@ -85,7 +78,7 @@ def _extract_low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
 
 
 def _convert_to_integers(values: Array, dtype: str) -> Array:
-    """Convert a constant of floats to integers as `Cast` does."""
+    """Convert a constant of floats to integers as `convert_cast` does."""
     through = _THROUGH[dtype]
     least = float(np.iinfo(through).min)
     wide = values.astype("float64")
@@ -97,7 +90,7 @@ OPERATORS: Final = (
     Operator(
         name="Cast",
         since=28,
-        converter=Cast,
+        converter=convert_cast,
         compute_sizes=arithmetic.cast_numbers,
         size_dtype=arithmetic.cast_dtype,
         traits=Trait.FOLDABLE
@@ -106,5 +99,5 @@ OPERATORS: Final = (
         | Trait.EXACT_SPECIALS
         | Trait.KEEPS_VALUES,
     ),
-    Operator(name="CastLike", since=25, converter=onnx_frontend.CastLike, traits=Trait.FOLDABLE),
+    Operator(name="CastLike", since=25, traits=Trait.FOLDABLE),
 )

@@ -5,49 +5,35 @@ from typing import Final
 import numpy as np
 from tvm import relax
 from tvm.ir import Expr, GenericConst
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
-# ruff: noqa: ARG003  TVM's converters have one signature
+_BOUNDS_ARE_INPUTS: Final = 11
 
 
-class Clip(onnx_frontend.Clip):
-    """Clip as a maximum and a minimum; an absent bound is the extreme finite value of the dtype."""
+def convert_clip(site: NodeSite) -> Expr:
+    """Convert Clip as a maximum and a minimum.
 
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
+    An absent bound is the extreme finite value of the dtype.
+    """
+    data = site.inputs[0]
+    dtype = data.ty.dtype
+    if site.opset < _BOUNDS_ARE_INPUTS:
         ends = np.finfo("float32")
-        bounds = (attr.get("min", ends.min), attr.get("max", ends.max))
-        return _clip_values(
-            bb, inputs[0], *(relax.const(bound, inputs[0].ty.dtype) for bound in bounds)
-        )
-
-    @classmethod
-    def _impl_v13(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data = inputs[0]
-        low, high = (_read_scalar(find_optional_input(inputs, at)) for at in (1, 2))
-        if str(data.ty.dtype).startswith("float"):  # integers have no infinities
-            ends = np.finfo(str(data.ty.dtype))
-            low = relax.const(ends.min, data.ty.dtype) if low is None else low
-            high = relax.const(ends.max, data.ty.dtype) if high is None else high
-        if _is_unusual(low) or _is_unusual(high):
-            operands = onnx_frontend.onnx_input([data, low, high])
-            return super()._impl_v13(bb, operands, attr, params)
-        return _clip_values(bb, data, low, high)
+        bounds = (site.attr.get("min", ends.min), site.attr.get("max", ends.max))
+        return _clip_values(site.bb, data, *(relax.const(bound, dtype) for bound in bounds))
+    low, high = (_read_scalar(site.find_input(at)) for at in (1, 2))
+    if str(dtype).startswith("float"):  # integers have no infinities
+        ends = np.finfo(str(dtype))
+        low = relax.const(ends.min, dtype) if low is None else low
+        high = relax.const(ends.max, dtype) if high is None else high
+    if _is_unusual(low) or _is_unusual(high):
+        return site.convert_by_tvm([data, low, high])
+    return _clip_values(site.bb, data, low, high)
 
 
 def _read_scalar(bound: Expr | None) -> Expr | None:
@@ -76,7 +62,7 @@ OPERATORS: Final = (
     Operator(
         name="Clip",
         since=13,
-        converter=Clip,
+        converter=convert_clip,
         moments=rules.rectified,
         traits=Trait.FOLDABLE
         | Trait.COMPUTES_SIZES

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from tvm.relax.frontend.onnx import onnx_frontend
-
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -12,7 +10,6 @@ OPERATORS: Final = (
     Operator(
         name="Concat",
         since=13,
-        converter=onnx_frontend.Concat,
         compute_sizes=arithmetic.concatenate_numbers,
         moments=rules.mixed,
         traits=Trait.FOLDABLE

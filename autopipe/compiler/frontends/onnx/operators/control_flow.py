@@ -6,7 +6,7 @@ from autopipe.compiler.frontends.onnx.control import branches, loops
 from autopipe.compiler.frontends.onnx.operator import Operator
 
 OPERATORS: Final = (
-    Operator(name="If", since=25, convert_control=branches.convert_if),
-    Operator(name="Loop", since=25, convert_control=loops.convert_loop),
+    Operator(name="If", since=25, converter=branches.convert_if),
+    Operator(name="Loop", since=25, converter=loops.convert_loop),
     Operator(name="Scan", since=25, replaced_by="flatten_control_flow"),
 )

@@ -5,10 +5,9 @@ from math import prod
 from typing import Final
 
 from onnx import NodeProto
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
-from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import settle_pads
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
 
 
@@ -21,8 +20,7 @@ OPERATORS: Final = (
     Operator(
         name="Conv",
         since=22,
-        converter=onnx_frontend.Conv,
-        convert_dynamic=make_window_rule("Conv"),
+        convert_dynamic=settle_pads,
         check_sizes=partial(check_window, kernel=1),
         size_factor=divide_by_stride,
         count_products=_count_products,

@@ -5,29 +5,21 @@ from typing import Final
 
 from onnx import NodeProto
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.conversion.window import multiply_by_stride
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape
+from autopipe.compiler.frontends.onnx.reading.tensors import read_attributes
 
 
-class ConvTranspose(onnx_frontend.ConvTranspose):
-    """ConvTranspose that supports `output_shape`."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        if "output_shape" in attr:
-            attr = _with_pads(attr, [int(dim) for dim in inputs[0].ty.shape.values[2:]],
-                              [int(dim) for dim in inputs[1].ty.shape.values[2:]])  # fmt: skip
-        return super()._impl_v1(bb, inputs, attr, params)
+def convert_conv_transpose(site: NodeSite) -> Expr:
+    """Convert ConvTranspose that supports `output_shape`."""
+    attr = site.attr
+    if "output_shape" in attr:
+        attr = _with_pads(attr, [int(dim) for dim in site.inputs[0].ty.shape.values[2:]],
+                          [int(dim) for dim in site.inputs[1].ty.shape.values[2:]])  # fmt: skip
+    return site.convert_by_tvm(attr=attr)
 
 
 def _with_pads(attr: Attributes, sizes: list[int], window: list[int]) -> Attributes:
@@ -56,7 +48,7 @@ def _with_pads(attr: Attributes, sizes: list[int], window: list[int]) -> Attribu
 
 def _count_products(node: NodeProto, slot: int, shape: Shape) -> int:  # noqa: ARG001
     """Count the products of one output: kernel [inputs, outputs of a group, window...]."""
-    groups = next((field.i for field in node.attribute if field.name == "group"), 1)
+    groups = read_attributes(node).get("group", 1)
     return shape[0] // groups * prod(shape[2:])
 
 
@@ -64,7 +56,7 @@ OPERATORS: Final = (
     Operator(
         name="ConvTranspose",
         since=22,
-        converter=ConvTranspose,
+        converter=convert_conv_transpose,
         size_factor=multiply_by_stride,
         count_products=_count_products,
         weights={1: "kernel", 2: "shift"},

@@ -7,51 +7,39 @@ from typing import Final
 
 from tvm import relax, te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
-# ruff: noqa: ARG003  TVM's converters have one signature
 
-
-class DeformConv(onnx_frontend.OnnxOpConverter):
-    """DeformConv as a bilinear sampling of all taps, followed by a matrix product."""
-
-    @classmethod
-    def _impl_v19(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        label = f"DeformConv {operand_facts.quote_node_name(attr)}"
-        data, weight, offset = inputs[:3]
-        bias, mask = find_optional_input(inputs, 3), find_optional_input(inputs, 4)
-        if data.ty.ndim != 4:  # noqa: PLR2004
-            raise ModelError(f"{label} is of {data.ty.ndim - 2} dimensions; 2 are supported")
-        batch, channels, *_ = operand_facts.require_shape(data, label)
-        outputs, _, *window = operand_facts.require_shape(weight, label)
-        places = operand_facts.require_shape(offset, label)[2:]
-        groups = int(attr.get("group", 1))
-        samples: Expr = bb.emit_te(
-            _make_sampler(attr, window), data, offset, *[mask] * (mask is not None),
-            primfunc_name_hint="deformed",
-        )  # fmt: skip
-        rows = channels // groups * math.prod(window)
-        samples = bb.normalize(relax.op.reshape(samples, [batch, groups, rows, math.prod(places)]))
-        factor = bb.normalize(relax.op.reshape(weight, [groups, outputs // groups, rows]))
-        product = bb.normalize(relax.op.matmul(factor, samples))
-        product = bb.normalize(relax.op.reshape(product, [batch, outputs, *places]))
-        if bias is None:
-            return product
-        bias = bb.normalize(relax.op.reshape(bias, [1, outputs, 1, 1]))
-        return bb.normalize(relax.op.add(product, bias))
+def convert_deform_conv(site: NodeSite) -> Expr:
+    """Convert DeformConv as a bilinear sampling of all taps, followed by a matrix product."""
+    bb = site.bb
+    label = site.label
+    data, weight, offset = site.inputs[:3]
+    bias, mask = site.find_input(3), site.find_input(4)
+    if data.ty.ndim != 4:  # noqa: PLR2004
+        raise ModelError(f"{label} is of {data.ty.ndim - 2} dimensions; 2 are supported")
+    batch, channels, *_ = operand_facts.require_shape(data, label)
+    outputs, _, *window = operand_facts.require_shape(weight, label)
+    places = operand_facts.require_shape(offset, label)[2:]
+    groups = int(site.attr.get("group", 1))
+    samples: Expr = bb.emit_te(
+        _make_sampler(site.attr, window), data, offset, *[mask] * (mask is not None),
+        primfunc_name_hint="deformed",
+    )  # fmt: skip
+    rows = channels // groups * math.prod(window)
+    samples = bb.normalize(relax.op.reshape(samples, [batch, groups, rows, math.prod(places)]))
+    factor = bb.normalize(relax.op.reshape(weight, [groups, outputs // groups, rows]))
+    product = bb.normalize(relax.op.matmul(factor, samples))
+    product = bb.normalize(relax.op.reshape(product, [batch, outputs, *places]))
+    if bias is None:
+        return product
+    bias = bb.normalize(relax.op.reshape(bias, [1, outputs, 1, 1]))
+    return bb.normalize(relax.op.add(product, bias))
 
 
 def _make_sampler(attr: Attributes, window: list[int]) -> Callable[..., te.Tensor]:
@@ -90,4 +78,4 @@ def _make_sampler(attr: Attributes, window: list[int]) -> Callable[..., te.Tenso
     return sample
 
 
-OPERATORS: Final = (Operator(name="DeformConv", since=22, converter=DeformConv),)
+OPERATORS: Final = (Operator(name="DeformConv", since=22, converter=convert_deform_conv),)

@@ -4,58 +4,37 @@ from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator
-
-# ruff: noqa: ARG003  TVM's converters have one signature
 
 _SELU_ALPHA: Final = 1.67326319217681884765625
 _SELU_GAMMA: Final = 1.05070102214813232421875
 
 
-class Elu(onnx_frontend.OnnxOpConverter):
-    """Elu of any float."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return _compute_elu(bb, inputs[0], float(attr.get("alpha", 1.0)), 1.0)
+def convert_elu(site: NodeSite) -> Expr:
+    """Convert Elu of any float."""
+    return _compute_elu(site.bb, site.inputs[0], float(site.attr.get("alpha", 1.0)), 1.0)
 
 
-class Celu(onnx_frontend.OnnxOpConverter):
-    """Celu; ONNX's function body overflows with x / alpha and returns shape [1] for a scalar."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, number = inputs[0], make_scalar_factory(inputs[0])
-        alpha = float(attr.get("alpha", 1.0))
-        quotient = bb.normalize(relax.op.divide(data, number(alpha)))
-        below = relax.op.subtract(bb.normalize(relax.op.exp(quotient)), number(1.0))
-        below = bb.normalize(relax.op.multiply(bb.normalize(below), number(alpha)))
-        return relax.op.where(bb.normalize(relax.op.greater(data, number(0.0))), data, below)
+def convert_celu(site: NodeSite) -> Expr:
+    """Convert Celu; ONNX's body overflows with x / alpha, and returns shape [1] for a scalar."""
+    bb = site.bb
+    data, number = site.inputs[0], make_scalar_factory(site.inputs[0])
+    alpha = float(site.attr.get("alpha", 1.0))
+    quotient = bb.normalize(relax.op.divide(data, number(alpha)))
+    below = relax.op.subtract(bb.normalize(relax.op.exp(quotient)), number(1.0))
+    below = bb.normalize(relax.op.multiply(bb.normalize(below), number(alpha)))
+    return relax.op.where(bb.normalize(relax.op.greater(data, number(0.0))), data, below)
 
 
-class Selu(onnx_frontend.OnnxOpConverter):
-    """Selu of any float."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        alpha = float(attr.get("alpha", _SELU_ALPHA))
-        return _compute_elu(bb, inputs[0], alpha, float(attr.get("gamma", _SELU_GAMMA)))
+def convert_selu(site: NodeSite) -> Expr:
+    """Convert Selu of any float."""
+    alpha = float(site.attr.get("alpha", _SELU_ALPHA))
+    return _compute_elu(site.bb, site.inputs[0], alpha, float(site.attr.get("gamma", _SELU_GAMMA)))
 
 
 def _compute_elu(bb: BlockBuilder, data: Expr, alpha: float, gamma: float) -> Expr:
@@ -67,7 +46,7 @@ def _compute_elu(bb: BlockBuilder, data: Expr, alpha: float, gamma: float) -> Ex
 
 
 OPERATORS: Final = (
-    Operator(name="Celu", since=28, converter=Celu),
-    Operator(name="Elu", since=22, converter=Elu, moments=rules.rectified),
-    Operator(name="Selu", since=22, converter=Selu, moments=rules.rectified),
+    Operator(name="Celu", since=28, converter=convert_celu),
+    Operator(name="Elu", since=22, converter=convert_elu, moments=rules.rectified),
+    Operator(name="Selu", since=22, converter=convert_selu, moments=rules.rectified),
 )

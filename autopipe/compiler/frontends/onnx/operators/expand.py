@@ -5,46 +5,31 @@ from typing import Final
 
 from tvm import relax, te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Size,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
-    as_int64,
-    to_shape,
-)
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
-    describe_node,
-    emit_kernel,
-    is_number,
-)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents, as_int64, to_shape
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
-def convert_dynamic_expand(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_expand(site: NodeSite) -> Expr | None:
     """Convert Expand; a dimension that may be 1 is compared at run time."""
-    if numbers[1] is None:
+    extents = site.extents
+    if site.numbers[1] is None:
         return None
-    label = describe_node("Expand", attr)
-    sizes, target_sizes = extents.shape(inputs[0], label), list(numbers[1])
+    label = site.label
+    sizes, target_sizes = extents.shape(site.inputs[0], label), list(site.numbers[1])
     rank = max(len(sizes), len(target_sizes))
     sizes, target_sizes = ([1] * (rank - len(one)) + list(one) for one in (sizes, target_sizes))
     output_sizes = [
         _find_broadcast_size(extents, *pair) for pair in zip(sizes, target_sizes, strict=True)
     ]
     if all(extents.equal(*pair) for pair in zip(sizes, output_sizes, strict=True)):
-        data = inputs[0]
+        data = site.inputs[0]
         return data if data.ty.ndim == rank else relax.op.reshape(data, to_shape(output_sizes))
-    return spread_data(extents, bb, inputs[0], output_sizes)
+    return spread_data(extents, site.bb, site.inputs[0], output_sizes)
 
 
 def _find_broadcast_size(extents: Extents, first: Size, second: Size) -> Size:
@@ -95,7 +80,6 @@ OPERATORS: Final = (
     Operator(
         name="Expand",
         since=13,
-        converter=onnx_frontend.Expand,
         convert_dynamic=convert_dynamic_expand,
         compute_sizes=arithmetic.expand_numbers,
         deciding=(1,),

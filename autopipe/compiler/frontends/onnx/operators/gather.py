@@ -9,12 +9,7 @@ from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     ALONG_AXIS,
     INDEX_LISTS,
@@ -23,36 +18,31 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Shapes,
 )
 from autopipe.compiler.frontends.onnx.conversion.places import (
-    PlacesConverter,
+    clip_before,
     limit_along_axis,
     limit_index_lists,
-    read_sizes,
 )
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 
-class Gather(onnx_frontend.Gather):
-    """Gather; constant evenly spaced indices become a slice, which fuses into other kernels.
+def convert_gather(site: NodeSite) -> Expr:
+    """Convert Gather; a lookup at constant evenly spaced indices becomes a slice, which fuses.
 
     Example: x[:, 3] of [64, 26], a lookup of the third column, is x[:, 3:4] in another shape.
     """
-
-    @classmethod
-    def _impl_v13(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        axis, data = int(attr.get("axis", 0)), inputs[0]
-        sizes = read_sizes(data) if isinstance(data.ty, relax.TensorType) else None
-        extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
-        places = operand_facts.read_values(inputs[1], params)
-        even = _find_even_places(places, extent) if isinstance(extent, int) else None
-        if places is None or even is None:
-            return super()._impl_v13(bb, inputs, attr, params)
-        (first, last, step), axes = even, [axis % data.ty.ndim]
-        part = relax.op.strided_slice(data, axes, [first], [last + 1], [step])
-        return part if places.ndim else relax.op.squeeze(bb.normalize(part), axes)
+    axis, data = int(site.attr.get("axis", 0)), site.inputs[0]
+    sizes = operand_facts.read_sizes(data.ty) if isinstance(data.ty, relax.TensorType) else None
+    extent = sizes[axis] if sizes and not isinstance(data, GenericConst) else None
+    places = site.read_values(1)
+    even = _find_even_places(places, extent) if isinstance(extent, int) else None
+    if places is None or even is None:
+        return site.convert_by(onnx_frontend.Gather)
+    (first, last, step), axes = even, [axis % data.ty.ndim]
+    part = relax.op.strided_slice(data, axes, [first], [last + 1], [step])
+    return part if places.ndim else relax.op.squeeze(site.bb.normalize(part), axes)
 
 
 def _find_even_places(places: Array | None, extent: int) -> tuple[int, int, int] | None:
@@ -82,7 +72,7 @@ OPERATORS: Final = (
         name="Gather",
         since=13,
         places=_ROWS,
-        converter=PlacesConverter("Gather", _ROWS, Gather, limit_along_axis),
+        converter=clip_before(convert_gather, limit_along_axis),
         compute_sizes=arithmetic.gather_numbers,
         table_limit=_limit_rows,
         weights={0: "table"},
@@ -96,18 +86,14 @@ OPERATORS: Final = (
         name="GatherElements",
         since=13,
         places=ALONG_AXIS,
-        converter=PlacesConverter(
-            "GatherElements", ALONG_AXIS, onnx_frontend.GatherElements, limit_along_axis
-        ),
+        converter=clip_before(onnx_frontend.GatherElements, limit_along_axis),
         traits=Trait.FOLDABLE | Trait.LOOKS_UP,
     ),
     Operator(
         name="GatherND",
         since=13,
         places=INDEX_LISTS,
-        converter=PlacesConverter(
-            "GatherND", INDEX_LISTS, onnx_frontend.GatherND, limit_index_lists
-        ),
+        converter=clip_before(onnx_frontend.GatherND, limit_index_lists),
         traits=Trait.FOLDABLE,
     ),
 )

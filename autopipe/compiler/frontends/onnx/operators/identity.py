@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from tvm.relax.frontend.onnx import onnx_frontend
-
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -11,7 +9,6 @@ OPERATORS: Final = (
     Operator(
         name="Identity",
         since=25,
-        converter=onnx_frontend.Identity,
         compute_sizes=arithmetic.pass_on,
         traits=Trait.KEEPS_ELEMENTS
         | Trait.KEEPS_WEIGHTS

@@ -12,19 +12,12 @@ from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
-from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import list_same_pads, settle_pads
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
-
-# ruff: noqa: ARG003  TVM's converters have one signature
 
 _SHIFT: Final = {"uint8": 0, "int8": 128}
 """The offset that maps a dtype to uint8."""
@@ -48,73 +41,62 @@ class _Bytes:
         return operand_facts.read_extents(self.values.ty, "an operand of bytes")
 
 
-class MatMulInteger(onnx_frontend.MatMulInteger):
-    """MatMulInteger: a matrix product of int8 or uint8 with int32 sums."""
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        if min(each.ty.ndim for each in inputs[:2]) == 1:
-            return super()._impl_v10(bb, inputs, attr, params)
-        points = _list_zero_points(inputs)
-        if points[0] is not None and points[0].ty.ndim == 1:  # one for each row
-            points[0] = bb.normalize(relax.op.expand_dims(points[0], -1))
-        left = _make_operand(bb, inputs[0], points[0], "uint8")
-        right = _make_operand(bb, inputs[1], points[1], "int8")
-        depth = left.shape[-1]
-        if depth < 0:
-            raise ModelError(
-                f"MatMulInteger {operand_facts.quote_node_name(attr)} sums over an axis"
-                " of a dynamic size"
-            )
-        short = (0, -depth % _GROUP)
-        sums = relax.op.matmul(
-            _pad_operand(bb, replace(left, zero=None), {len(left.shape) - 1: short}),
-            _pad_operand(bb, replace(right, zero=None), {len(right.shape) - 2: short}),
-            out_dtype="int32",
-        )
-        terms = (_sum_axes(bb, left.values, -1), _sum_axes(bb, right.values, -2), depth)
-        return _correct_zero_points(bb, sums, (left.zero, right.zero), terms)
+def convert_mat_mul_integer(site: NodeSite) -> Expr:
+    """Convert MatMulInteger: a matrix product of int8 or uint8 with int32 sums."""
+    bb = site.bb
+    if min(each.ty.ndim for each in site.inputs[:2]) == 1:
+        return site.convert_by(onnx_frontend.MatMulInteger)
+    points = [site.find_input(at) for at in (2, 3)]
+    if points[0] is not None and points[0].ty.ndim == 1:  # one for each row
+        points[0] = bb.normalize(relax.op.expand_dims(points[0], -1))
+    left = _make_operand(bb, site.inputs[0], points[0], "uint8")
+    right = _make_operand(bb, site.inputs[1], points[1], "int8")
+    depth = left.shape[-1]
+    if depth < 0:
+        raise ModelError(f"{site.label} sums over an axis of a dynamic size")
+    short = (0, -depth % _GROUP)
+    sums = relax.op.matmul(
+        _pad_operand(bb, replace(left, zero=None), {len(left.shape) - 1: short}),
+        _pad_operand(bb, replace(right, zero=None), {len(right.shape) - 2: short}),
+        out_dtype="int32",
+    )
+    terms = (_sum_axes(bb, left.values, -1), _sum_axes(bb, right.values, -2), depth)
+    return _correct_zero_points(bb, sums, (left.zero, right.zero), terms)
 
 
-class ConvInteger(onnx_frontend.OnnxOpConverter):
-    """ConvInteger: a convolution of int8 or uint8 with int32 sums."""
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        points = _list_zero_points(inputs)
-        data = _make_operand(bb, inputs[0], points[0], "uint8")
-        kernel = _make_operand(bb, inputs[1], points[1], "int8")
-        groups, (channels, *window) = int(attr.get("group", 1)), kernel.shape[1:]
-        short = (0, -channels % _GROUP if groups == 1 else 0)
-        pads = _read_pads(data.shape[2:], window, attr)
-        around: Mapping[int, tuple[int, int]] = {}
-        if data.zero is not None:  # a convolution pads with zeros
-            around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
-        image = _pad_operand(bb, data, {1: short, **around})
-        steps = {
-            "strides": attr.get("strides", 1), "dilation": attr.get("dilations", 1),
-            "padding": [side for sides in zip(*pads, strict=True) for side in sides],
-        }  # fmt: skip
-        convolve = partial(_convolve_bytes, bb, image, steps)
-        sums = convolve(_pad_operand(bb, replace(kernel, zero=None), {1: short}), groups)
-        per_channel = [-1] + [1] * len(window)
-        zero = kernel.zero
-        kernel_sums = relax.op.reshape(
-            _sum_axes(bb, kernel.values, *range(1, 2 + len(window))), per_channel
-        )
-        window_sums = None
-        if zero is not None:
-            zero = relax.op.reshape(zero, per_channel)
-            ones = np.zeros((groups, channels + short[1], *window), "int8")
-            ones[:, :channels] = 1
-            window_sums = convolve(operand_facts.make_constant(ones), groups)
-            window_sums = relax.op.repeat(window_sums, kernel.shape[0] // groups, 1)
-        terms = (window_sums, kernel_sums, channels * math.prod(window))
-        return _correct_zero_points(bb, sums, (data.zero, zero), terms)
+def convert_conv_integer(site: NodeSite) -> Expr:
+    """Convert ConvInteger: a convolution of int8 or uint8 with int32 sums."""
+    bb = site.bb
+    points = [site.find_input(at) for at in (2, 3)]
+    data = _make_operand(bb, site.inputs[0], points[0], "uint8")
+    kernel = _make_operand(bb, site.inputs[1], points[1], "int8")
+    groups, (channels, *window) = int(site.attr.get("group", 1)), kernel.shape[1:]
+    short = (0, -channels % _GROUP if groups == 1 else 0)
+    pads = _read_pads(site, data.shape[2:], window)
+    around: Mapping[int, tuple[int, int]] = {}
+    if data.zero is not None:  # a convolution pads with zeros
+        around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
+    image = _pad_operand(bb, data, {1: short, **around})
+    steps = {
+        "strides": site.attr.get("strides", 1), "dilation": site.attr.get("dilations", 1),
+        "padding": [side for sides in zip(*pads, strict=True) for side in sides],
+    }  # fmt: skip
+    convolve = partial(_convolve_bytes, bb, image, steps)
+    sums = convolve(_pad_operand(bb, replace(kernel, zero=None), {1: short}), groups)
+    per_channel = [-1] + [1] * len(window)
+    zero = kernel.zero
+    kernel_sums = relax.op.reshape(
+        _sum_axes(bb, kernel.values, *range(1, 2 + len(window))), per_channel
+    )
+    window_sums = None
+    if zero is not None:
+        zero = relax.op.reshape(zero, per_channel)
+        ones = np.zeros((groups, channels + short[1], *window), "int8")
+        ones[:, :channels] = 1
+        window_sums = convolve(operand_facts.make_constant(ones), groups)
+        window_sums = relax.op.repeat(window_sums, kernel.shape[0] // groups, 1)
+    terms = (window_sums, kernel_sums, channels * math.prod(window))
+    return _correct_zero_points(bb, sums, (data.zero, zero), terms)
 
 
 def make_signed(bb: BlockBuilder, values: Expr, zero: Expr | None) -> _Bytes:
@@ -190,21 +172,16 @@ def _convolve_bytes(
 
 
 def _read_pads(
-    sizes: Sequence[int], window: Sequence[int], attr: Attributes
+    site: NodeSite, sizes: Sequence[int], window: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Return the padding before and after each axis of an image."""
-    rank = len(sizes)
-    mode = attr.get("auto_pad", b"NOTSET").decode()
-    if not mode.startswith("SAME"):
-        pads = attr.get("pads", [0] * 2 * rank) if mode == "NOTSET" else [0] * 2 * rank
-        return list(zip(map(int, pads[:rank]), map(int, pads[rank:]), strict=True))
-    strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
-    same_pads = []
-    for size, extent, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
-        reach = (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1
-        smaller, larger = (total := max(0, reach - size)) // 2, -(-total // 2)
-        same_pads.append((smaller, larger) if mode == "SAME_UPPER" else (larger, smaller))
-    return same_pads
+    rank, mode = len(sizes), operand_facts.decode_text(site.attr.get("auto_pad", b"NOTSET"))
+    pads = [0] * 2 * rank
+    if mode.startswith("SAME"):
+        pads = list_same_pads(site, sizes, window)
+    elif mode == "NOTSET":
+        pads = site.attr.get("pads", pads)
+    return list(zip(map(int, pads[:rank]), map(int, pads[rank:]), strict=True))
 
 
 def _sum_axes(bb: BlockBuilder, values: Expr, *axes: int) -> Expr:
@@ -215,21 +192,16 @@ def _cast_narrow(bb: BlockBuilder, values: Expr, dtype: str) -> Expr:
     return bb.normalize(relax.op.astype(values, dtype))
 
 
-def _list_zero_points(inputs: Inputs) -> list[Expr | None]:
-    """Return the zero points of both operands, None for an absent one."""
-    return [find_optional_input(inputs, at) for at in (2, 3)]
-
-
 OPERATORS: Final = (
     Operator(
         name="ConvInteger",
         since=10,
-        converter=ConvInteger,
-        convert_dynamic=make_window_rule("ConvInteger"),
+        converter=convert_conv_integer,
+        convert_dynamic=settle_pads,
         check_sizes=partial(check_window, kernel=1),
         size_factor=divide_by_stride,
     ),
-    Operator(name="MatMulInteger", since=10, converter=MatMulInteger),
+    Operator(name="MatMulInteger", since=10, converter=convert_mat_mul_integer),
     Operator(
         name="QLinearConv",
         since=10,

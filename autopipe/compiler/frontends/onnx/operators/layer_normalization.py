@@ -4,81 +4,59 @@ from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
 
-# ruff: noqa: ARG003  TVM's converters have one signature
 
-
-class LayerNormalization(onnx_frontend.LayerNormalization):
-    """LayerNormalization with scale and bias of any shape that broadcasts to that of the data.
+def convert_layer_normalization(site: NodeSite) -> Expr:
+    """Convert LayerNormalization with scale and bias of any shape that broadcasts to the data.
 
     Mean and inverse standard deviation are computed only if the node has these outputs.
     """
-
-    @classmethod
-    def _impl_v17(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, scale, bias = inputs[0], inputs[1], find_optional_input(inputs, 2)
-        axes = _list_last_axes(data, attr)
-        output = _normalize_layer(bb, (data, scale, bias), axes, attr.get("epsilon", 1e-5))
-        if attr["tvm_custom"]["num_outputs"] == 1:
-            return output
-        moments = _compute_moments(bb, data, axes, attr.get("epsilon", 1e-5))
-        return relax.Tuple([output, *(relax.op.astype(one, "float32") for one in moments)])
+    data, scale, bias = site.inputs[0], site.inputs[1], site.find_input(2)
+    axes = _list_last_axes(data, site.attr)
+    output = _normalize_layer(site.bb, (data, scale, bias), axes, site.attr.get("epsilon", 1e-5))
+    if site.output_count == 1:
+        return output
+    moments = _compute_moments(site.bb, data, axes, site.attr.get("epsilon", 1e-5))
+    return relax.Tuple([output, *(relax.op.astype(one, "float32") for one in moments)])
 
 
-class SkipLayerNormalization(onnx_frontend.OnnxOpConverter):
-    """onnxruntime's SkipLayerNormalization with as many of its four outputs as the node has."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, skip, scale = inputs[:3]
-        shift, bias = find_optional_input(inputs, 3), find_optional_input(inputs, 4)
-        total = bb.normalize(relax.op.add(data, skip))
-        if bias is not None:
-            total = bb.normalize(relax.op.add(total, bias))
-        epsilon, axes = attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
-        output = _normalize_layer(bb, (total, scale, shift), axes, epsilon)
-        count = attr["tvm_custom"]["num_outputs"]
-        if count == 1:
-            return output
-        return relax.Tuple([output, *_compute_moments(bb, total, axes, epsilon), total][:count])
+def convert_skip_layer_normalization(site: NodeSite) -> Expr:
+    """Convert onnxruntime's SkipLayerNormalization with as many outputs as the node has."""
+    bb = site.bb
+    data, skip, scale = site.inputs[:3]
+    shift, bias = site.find_input(3), site.find_input(4)
+    total = bb.normalize(relax.op.add(data, skip))
+    if bias is not None:
+        total = bb.normalize(relax.op.add(total, bias))
+    epsilon, axes = site.attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
+    output = _normalize_layer(bb, (total, scale, shift), axes, epsilon)
+    count = site.output_count
+    if count == 1:
+        return output
+    return relax.Tuple([output, *_compute_moments(bb, total, axes, epsilon), total][:count])
 
 
-class RMSNormalization(onnx_frontend.RMSNormalization):
-    """RMSNormalization of any axes and dtype, with a scale of any shape that broadcasts.
+def convert_rms_normalization(site: NodeSite) -> Expr:
+    """Convert RMSNormalization of any axes and dtype, with a scale of any shape that broadcasts.
 
     TVM's operator does not support all axes, computes float64 in float32, and takes only a scale
     of the axes' shape.
     """
-
-    @classmethod
-    def _impl_v23(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, scale = inputs[:2]
-        axes, dtype = _list_last_axes(data, attr), str(data.ty.dtype)
-        if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
-            return super()._impl_v23(bb, inputs, attr, params)
-        compute = "float64" if dtype == "float64" else "float32"
-        wide = bb.normalize(relax.op.astype(data, compute))
-        squares = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
-        radicand = relax.op.add(squares, relax.const(attr.get("epsilon", 1e-5), compute))
-        normalized_data = relax.op.multiply(wide, relax.op.rsqrt(radicand))
-        return relax.op.multiply(bb.normalize(relax.op.astype(normalized_data, dtype)), scale)
+    data, scale = site.inputs[:2]
+    axes, dtype = _list_last_axes(data, site.attr), str(data.ty.dtype)
+    if axes[0] and dtype != "float64" and _has_shape_of(scale, data, axes):
+        return site.convert_by_tvm()
+    compute = "float64" if dtype == "float64" else "float32"
+    wide = site.bb.normalize(relax.op.astype(data, compute))
+    squares = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
+    radicand = relax.op.add(squares, relax.const(site.attr.get("epsilon", 1e-5), compute))
+    normalized_data = relax.op.multiply(wide, relax.op.rsqrt(radicand))
+    return relax.op.multiply(site.bb.normalize(relax.op.astype(normalized_data, dtype)), scale)
 
 
 def _list_last_axes(data: Expr, attr: Attributes) -> list[int]:
@@ -132,19 +110,18 @@ OPERATORS: Final = (
         name="EmbedLayerNormalization",
         domain=MICROSOFT,
         inputs=("input_ids", "", "word_embedding", "position_embedding", "", "gamma", "beta"),
-        converter=onnx_frontend.EmbedLayerNormalization,
     ),
     Operator(
         name="LayerNormalization",
         since=17,
-        converter=LayerNormalization,
+        converter=convert_layer_normalization,
         weights={1: "scale", 2: "shift"},
         traits=Trait.NORMALIZES,
     ),
     Operator(
         name="RMSNormalization",
         since=23,
-        converter=RMSNormalization,
+        converter=convert_rms_normalization,
         weights={1: "scale"},
         traits=Trait.NORMALIZES,
     ),
@@ -152,6 +129,6 @@ OPERATORS: Final = (
         name="SkipLayerNormalization",
         domain=MICROSOFT,
         inputs=("input", "skip", "gamma"),
-        converter=SkipLayerNormalization,
+        converter=convert_skip_layer_normalization,
     ),
 )

@@ -5,53 +5,31 @@ from typing import Final
 
 from tvm import relax, te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Parameters,
-    find_optional_input,
-)
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
-    as_int64,
-    multiply_sizes,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64, multiply_sizes
 from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer, build_extern
 from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import sum_counts
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
-
-# ruff: noqa: ARG003, PLR0913, PLR0917  TVM's converters have one signature
 
 _BOX: Final = "float32"
 _Corners = tuple[Expr, Expr, Expr, Expr]
 """Minimum and maximum along one axis, then along the other."""
 
 
-class NonMaxSuppression(onnx_frontend.OnnxOpConverter):
+def convert_non_max_suppression(site: NodeSite) -> Expr:
     """Reject NonMaxSuppression in a static graph: TVM's converter pads the output."""
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        raise ModelError("the size of what NonMaxSuppression finds depends on data")
+    raise ModelError(f"the size of what {site.label} finds depends on data")
 
 
-def convert_dynamic_non_max_suppression(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_non_max_suppression(site: NodeSite) -> Expr | None:
     """Convert NonMaxSuppression with a data-dependent number of rows."""
-    label = describe_node("NonMaxSuppression", attr)
-    boxes, scores = inputs[:2]
-    most, overlap, least = (find_optional_input(inputs, at) for at in (2, 3, 4))
+    extents, bb, label = site.extents, site.bb, site.label
+    boxes, scores = site.inputs[:2]
+    most, overlap, least = (site.find_input(at) for at in (2, 3, 4))
     images, classes, count = extents.shape(scores, label)
     if any(str(one.ty.dtype) != "float32" for one in (boxes, scores)):
         raise ModelError(f"{label}: boxes and scores have to be float32")
@@ -64,7 +42,7 @@ def convert_dynamic_non_max_suppression(
         _make_single(bb, overlap, "float32", 0.0),
         *([] if least is None else [_make_single(bb, least, "float32", 0.0)]),
     ]
-    centered = bool(attr.get("center_point_box", 0))
+    centered = bool(site.attr.get("center_point_box", 0))
 
     def pick(
         boxes: te.Tensor, scores: te.Tensor, order: te.Tensor, *limits: te.Tensor
@@ -73,11 +51,11 @@ def convert_dynamic_non_max_suppression(
 
     picks = bb.emit_te(pick, boxes, scores, order, *single, primfunc_name_hint="picked")
     indices, counts = (bb.emit(relax.TupleGetItem(picks, at)) for at in range(2))
-    limit = 0 if most is None else None if numbers[2] is None else int(numbers[2].reshape(-1)[0])
+    limit: int | None = 0
+    if most is not None:
+        limit = None if site.numbers[2] is None else int(site.numbers[2].reshape(-1)[0])
     of_class = count if limit is None else min(extents.bounds(count)[1], max(limit, 0))
-    ends, total = sum_counts(
-        extents, bb, counts, read_node_name(attr), multiply_sizes([images, classes, of_class])
-    )
+    ends, total = sum_counts(site, counts, multiply_sizes([images, classes, of_class]))
 
     def listed(
         indices: te.Tensor, counts: te.Tensor, ends: te.Tensor, total: Expr, classes: Expr
@@ -144,7 +122,7 @@ def pick_boxes(
     return build_extern(write, inputs, [([jobs, count], "int64"), ([jobs], "int64")], "picked")
 
 
-def _mark_good_boxes(
+def _mark_good_boxes(  # noqa: PLR0913, PLR0917 - each is a part of the loop
     good: LoopBuffer,
     picks: tuple[LoopBuffer, Expr, LoopBuffer, Expr],
     number: Expr,
@@ -220,7 +198,7 @@ OPERATORS: Final = (
     Operator(
         name="NonMaxSuppression",
         since=11,
-        converter=NonMaxSuppression,
+        converter=convert_non_max_suppression,
         convert_dynamic=convert_dynamic_non_max_suppression,
         deciding=(0, 1, 2, 3, 4),
         traits=Trait.CHOOSES_ROWS,

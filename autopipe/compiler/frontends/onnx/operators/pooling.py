@@ -11,133 +11,94 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.frontends.onnx.conversion.places import limit_to_extents
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
-from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import make_window_rule
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import (
+    OUTER,
+    list_same_pads,
+    settle_pads,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-_OUTER: Final = 2
-"""Number of leading axes that are not spatial: batch and channels."""
+
+def convert_max_pool(site: NodeSite) -> Expr:
+    """Convert MaxPool, with the indices of the maxima if the node has that output."""
+    attr = _pad_attributes(site)
+    maxima = site.convert_by_tvm(attr=attr)
+    if site.output_count == 1:
+        return maxima
+    maxima = site.bb.normalize(maxima)
+    return relax.Tuple([maxima, _find_maximum_places(site, maxima, attr)])
 
 
-class MaxPool(onnx_frontend.MaxPool):
-    """MaxPool, with the indices of the maxima if the node has that output."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        attr = _pad_attributes(inputs[0], attr)
-        maxima = super()._impl_v1(bb, inputs, attr, params)
-        if attr["tvm_custom"]["num_outputs"] == 1:
-            return maxima
-        maxima = bb.normalize(maxima)
-        return relax.Tuple([maxima, _find_maximum_places(bb, inputs[0], maxima, attr)])
+def convert_average_pool(site: NodeSite) -> Expr:
+    """Convert AveragePool that supports `auto_pad` with dilations."""
+    return site.convert_by_tvm(attr=_pad_attributes(site))
 
 
-class AveragePool(onnx_frontend.AveragePool):
-    """AveragePool that supports `auto_pad` with dilations."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return super()._impl_v1(bb, inputs, _pad_attributes(inputs[0], attr), params)
-
-
-class LpPool(onnx_frontend.LpPool):
-    """LpPool as the average of powers times the window size.
+def convert_lp_pool(site: NodeSite) -> Expr:
+    """Convert LpPool as the average of powers times the window size.
 
     TVM's averages over fewer elements where a window exceeds the end, as with `ceil_mode`.
     """
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, power = inputs[0], int(attr.get("p", 2))
-        number = partial(relax.const, dtype=str(data.ty.dtype))
-        attr = _add_ceil_padding(data, _pad_attributes(data, attr))
-        powers = bb.normalize(relax.op.abs(data))
-        if power == 2:  # noqa: PLR2004 - the square is a product
-            powers = bb.normalize(relax.op.multiply(data, data))
-        elif power > 1:
-            powers = bb.normalize(relax.op.power(powers, number(power)))
-        average_attributes = {**attr, "count_include_pad": 1, "ceil_mode": 0}
-        mean = onnx_frontend.AveragePool._impl_v1(bb, [powers], average_attributes, params)  # noqa: SLF001
-        count = math.prod(attr["kernel_shape"])
-        total = bb.normalize(relax.op.multiply(bb.normalize(mean), number(count)))
-        if power == 1:
-            return total
-        if power == 2:  # noqa: PLR2004 - the square is a product
-            return relax.op.sqrt(total)
-        return relax.op.power(total, number(1 / power))
+    bb, data, power = site.bb, site.inputs[0], int(site.attr.get("p", 2))
+    number = partial(relax.const, dtype=str(data.ty.dtype))
+    attr = _add_ceil_padding(site, _pad_attributes(site))
+    powers = bb.normalize(relax.op.abs(data))
+    if power == 2:  # noqa: PLR2004 - the square is a product
+        powers = bb.normalize(relax.op.multiply(data, data))
+    elif power > 1:
+        powers = bb.normalize(relax.op.power(powers, number(power)))
+    average_attributes = {**attr, "count_include_pad": 1, "ceil_mode": 0}
+    mean = site.convert_by(onnx_frontend.AveragePool, [powers], average_attributes)
+    count = math.prod(attr["kernel_shape"])
+    total = bb.normalize(relax.op.multiply(bb.normalize(mean), number(count)))
+    if power == 1:
+        return total
+    if power == 2:  # noqa: PLR2004 - the square is a product
+        return relax.op.sqrt(total)
+    return relax.op.power(total, number(1 / power))
 
 
-class MaxUnpool(onnx_frontend.MaxUnpool):
-    """MaxUnpool to the default shape; with any other, runtimes differ in the meaning of indices."""
+def convert_max_unpool(site: NodeSite) -> Expr:
+    """Convert MaxUnpool to the default shape.
 
-    @classmethod
-    def _impl_v9(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        label = f"MaxUnpool {operand_facts.quote_node_name(attr)}"
-        data, places, output_shape = inputs[0], inputs[1], find_optional_input(inputs, 2)
-        sizes, window = (
-            operand_facts.require_shape(data, f"input of {label}"),
-            list(attr["kernel_shape"]),
-        )
-        rank = len(window)
-        strides, pads = attr.get("strides", [1] * rank), attr.get("pads", [0] * 2 * rank)
-        inner = [
-            (size - 1) * strides[i] + window[i] - pads[i] - pads[rank + i]
-            for i, size in enumerate(sizes[_OUTER:])
-        ]
-        shape = [*sizes[:_OUTER], *inner]
-        if (
-            output_shape is not None
-            and operand_facts.require_values(output_shape, params, label).tolist() != shape
-        ):
-            raise ModelError(f"{label} to another shape than {shape} is not supported")
-        flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
-        places = limit_to_extents(bb, places, [math.prod(shape)], params, f"the places of {label}")
-        places_and_values = [
-            bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)
-        ]
-        spread = bb.normalize(relax.op.scatter_elements(flat, *places_and_values, axis=0))
-        return relax.op.reshape(spread, shape)
-
-
-def _pad_attributes(data: Expr, attr: Attributes) -> Attributes:
-    """Replace `auto_pad` SAME_UPPER or SAME_LOWER by explicit pads."""
-    auto_pad = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
-    if not auto_pad.startswith("SAME_"):
-        return attr
-    sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")[
-        _OUTER:
+    With any other, runtimes differ in the meaning of indices.
+    """
+    bb, label = site.bb, site.label
+    data, places = site.inputs[:2]
+    sizes = operand_facts.require_shape(data, f"input of {label}")
+    window = list(site.attr["kernel_shape"])
+    rank = len(window)
+    strides, pads = site.attr.get("strides", [1] * rank), site.attr.get("pads", [0] * 2 * rank)
+    inner = [
+        (size - 1) * strides[i] + window[i] - pads[i] - pads[rank + i]
+        for i, size in enumerate(sizes[OUTER:])
     ]
-    ones = [1] * len(sizes)
-    strides, dilations = attr.get("strides", ones), attr.get("dilations", ones)
-    first, last = [], []
-    for i, size in enumerate(sizes):
-        reach = (attr["kernel_shape"][i] - 1) * dilations[i] + 1
-        total = max(0, (-(-size // strides[i]) - 1) * strides[i] + reach - size)
-        half = total // 2
-        first.append(half if auto_pad == "SAME_UPPER" else total - half)
-        last.append(total - first[-1])
+    shape = [*sizes[:OUTER], *inner]
+    if site.find_input(2) is not None and site.require_values(2, label).tolist() != shape:
+        raise ModelError(f"{label} to another shape than {shape} is not supported")
+    flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
+    places = limit_to_extents(site, places, [math.prod(shape)], f"the places of {label}")
+    places_and_values = [bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)]
+    spread = bb.normalize(relax.op.scatter_elements(flat, *places_and_values, axis=0))
+    return relax.op.reshape(spread, shape)
+
+
+def _pad_attributes(site: NodeSite) -> Attributes:
+    """Replace `auto_pad` SAME_UPPER or SAME_LOWER by explicit pads."""
+    attr = site.attr
+    if not operand_facts.decode_text(attr.get("auto_pad", b"NOTSET")).startswith("SAME_"):
+        return attr
+    sizes = operand_facts.require_shape(site.inputs[0], f"input of {site.name!r}")[OUTER:]
     other_attributes = {name: value for name, value in attr.items() if name != "auto_pad"}
-    return {**other_attributes, "pads": first + last}
+    return {**other_attributes, "pads": list_same_pads(site, sizes, attr["kernel_shape"])}
 
 
-def _add_ceil_padding(data: Expr, attr: Attributes) -> Attributes:
+def _add_ceil_padding(site: NodeSite, attr: Attributes) -> Attributes:
     """Replace `ceil_mode` by padding for the windows that exceed the end.
 
     A window that would begin in the padding at the end is omitted.
@@ -147,9 +108,7 @@ def _add_ceil_padding(data: Expr, attr: Attributes) -> Attributes:
         or operand_facts.decode_text(attr.get("auto_pad", b"NOTSET")) == "VALID"
     ):
         return attr
-    sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")[
-        _OUTER:
-    ]
+    sizes = operand_facts.require_shape(site.inputs[0], f"input of {site.name!r}")[OUTER:]
     rank = len(sizes)
     strides, dilations = attr.get("strides", [1] * rank), attr.get("dilations", [1] * rank)
     pads = [int(width) for width in attr.get("pads") or [0] * 2 * rank]
@@ -162,14 +121,11 @@ def _add_ceil_padding(data: Expr, attr: Attributes) -> Attributes:
     return {**attr, "pads": pads}
 
 
-def _find_maximum_places(bb: BlockBuilder, data: Expr, maxima: Expr, attr: Attributes) -> Expr:
+def _find_maximum_places(site: NodeSite, maxima: Expr, attr: Attributes) -> Expr:
     """Compute the flat index, within the whole input, of each window's first maximum."""
-    label = f"MaxPool {operand_facts.quote_node_name(attr)}"
-    sizes, results = (
-        operand_facts.require_shape(data, label),
-        operand_facts.require_shape(maxima, label),
-    )
-    inner = sizes[_OUTER:]
+    data, label = site.inputs[0], site.label
+    sizes, results = (operand_facts.require_shape(each, label) for each in (data, maxima))
+    inner = sizes[OUTER:]
 
     def whole(data: te.Tensor) -> te.Tensor:
         pool = _make_window_argmax(attr, inner)
@@ -185,7 +141,7 @@ def _find_maximum_places(bb: BlockBuilder, data: Expr, maxima: Expr, attr: Attri
 
         return te.compute(results, at, name="places")
 
-    return bb.emit_te(whole, data, primfunc_name_hint="max_pool_places")
+    return site.bb.emit_te(whole, data, primfunc_name_hint="max_pool_places")
 
 
 def _make_window_argmax(
@@ -203,7 +159,7 @@ def _make_window_argmax(
 
     def pool(data: te.Tensor, index: Sequence[Expr]) -> Sequence[Expr]:
         coordinates = [
-            index[_OUTER + i] * strides[i] + step * dilations[i] - pads[i]
+            index[OUTER + i] * strides[i] + step * dilations[i] - pads[i]
             for i, step in enumerate(steps)
         ]
         inside = tirx.all(
@@ -215,7 +171,7 @@ def _make_window_argmax(
         candidate = (
             tirx.if_then_else(inside, place, tirx.const(-1, "int64")),
             tirx.if_then_else(
-                inside, data[*index[:_OUTER], *coordinates], tirx.min_value(data.dtype)
+                inside, data[*index[:OUTER], *coordinates], tirx.min_value(data.dtype)
             ),
         )
         return first(candidate, axis=steps)
@@ -251,8 +207,8 @@ OPERATORS: Final = (
     Operator(
         name="AveragePool",
         since=22,
-        converter=AveragePool,
-        convert_dynamic=make_window_rule("AveragePool"),
+        converter=convert_average_pool,
+        convert_dynamic=settle_pads,
         check_sizes=check_window,
         size_factor=divide_by_stride,
         moments=rules.averaged,
@@ -261,15 +217,13 @@ OPERATORS: Final = (
     Operator(
         name="GlobalAveragePool",
         since=22,
-        converter=onnx_frontend.GlobalAveragePool,
         moments=rules.averaged,
         traits=Trait.ENDS_IMAGE | Trait.KEEPS_ERROR,
     ),
-    Operator(name="GlobalLpPool", since=22, converter=onnx_frontend.GlobalLpPool),
+    Operator(name="GlobalLpPool", since=22),
     Operator(
         name="GlobalMaxPool",
         since=22,
-        converter=onnx_frontend.GlobalMaxPool,
         moments=rules.largest,
         traits=Trait.ENDS_IMAGE
         | Trait.KEEPS_ERROR
@@ -280,20 +234,20 @@ OPERATORS: Final = (
     Operator(
         name="LpPool",
         since=22,
-        converter=LpPool,
-        convert_dynamic=make_window_rule("LpPool"),
+        converter=convert_lp_pool,
+        convert_dynamic=settle_pads,
         check_sizes=check_window,
         size_factor=divide_by_stride,
     ),
     Operator(
         name="MaxPool",
         since=22,
-        converter=MaxPool,
-        convert_dynamic=make_window_rule("MaxPool"),
+        converter=convert_max_pool,
+        convert_dynamic=settle_pads,
         check_sizes=check_window,
         size_factor=divide_by_stride,
         moments=rules.largest,
         traits=Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.LOSES_NAN | Trait.COMPARES,
     ),
-    Operator(name="MaxUnpool", since=22, converter=MaxUnpool),
+    Operator(name="MaxUnpool", since=22, converter=convert_max_unpool),
 )

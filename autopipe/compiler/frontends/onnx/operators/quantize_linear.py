@@ -1,28 +1,19 @@
 """QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeGuard
+from functools import partial
+from typing import Final, TypeGuard
 
 import numpy as np
 from tvm import relax
 from tvm.ir import Expr, GenericConst
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Convert,
-    Converter,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import to_dtype_name
 from autopipe.errors import ModelError
-
-# ruff: noqa: ARG003  TVM's converters have one signature
 
 _BYTES: Final = ("uint8", "int8")
 _SUMS: Final = "int32"
@@ -40,14 +31,9 @@ _IN_BLOCKS: Final = (*_BYTES, "uint16", "int16")
 """Dtypes of blocked quantization, exact in float32; without blocks TVM's converter is used."""
 
 
-class DynamicQuantizeLinear(onnx_frontend.OnnxOpConverter):
-    """DynamicQuantizeLinear: quantization by the range of the data, which may be empty."""
-
-    @classmethod
-    def _impl_v11(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return relax.Tuple(quantize_to_range(bb, inputs[0]))
+def convert_dynamic_quantize_linear(site: NodeSite) -> Expr:
+    """Convert DynamicQuantizeLinear: quantization by the range of the data, which may be empty."""
+    return relax.Tuple(quantize_to_range(site.bb, site.inputs[0]))
 
 
 def quantize_to_range(bb: BlockBuilder, data: Expr) -> tuple[Expr, Expr, Expr]:
@@ -135,31 +121,20 @@ def _dequantize_tensor(
     return bb.normalize(relax.op.multiply(relax.op.astype(integers, "float32"), scale))
 
 
-def _replace_steps(converter: type[onnx_frontend.OnnxOpConverter], steps: Steps) -> Converter:
-    """Return TVM's converter, with these steps tried first."""
-
-    def wrap(original: Convert) -> Convert:
-        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            if attr.get("block_size"):
-                return _convert_blocks(bb, inputs, attr, converter.__name__, steps)
-            result = None
-            if not attr.get("output_dtype"):
-                aligned_operands = _align_operands(bb, inputs, int(attr.get("axis", 1)))
-                result = steps(bb, aligned_operands, None, _BYTES)
-            return original(bb, inputs, attr, params) if result is None else result
-
-        return convert
-
-    names = [name for name in vars(converter) if name.startswith("_impl_v")]
-    versions = {name: staticmethod(wrap(getattr(converter, name))) for name in names}
-    converter_type: Any = type(converter.__name__, (converter,), versions)
-    return converter_type
+def _convert_by_steps(steps: Steps, site: NodeSite) -> Expr:
+    """Convert a node by these steps, or else by TVM's converter."""
+    if site.attr.get("block_size"):
+        return _convert_blocks(site, steps)
+    result = None
+    if not site.attr.get("output_dtype"):
+        result = steps(site.bb, _align_operands(site), None, _BYTES)
+    return site.convert_by_tvm() if result is None else result
 
 
-def _align_operands(bb: BlockBuilder, inputs: Inputs, axis: int) -> Operands:
+def _align_operands(site: NodeSite) -> Operands:
     """Return data, scale and zero point, the latter two reshaped to broadcast along their axis."""
-    data, scale, zero = inputs[0], inputs[1], find_optional_input(inputs, 2)
-    rank = data.ty.ndim
+    data, scale, zero = site.inputs[0], site.inputs[1], site.find_input(2)
+    rank, axis = data.ty.ndim, int(site.attr.get("axis", 1))
 
     def align(values: Expr) -> Expr:
         if values.ty.ndim != 1:
@@ -168,34 +143,26 @@ def _align_operands(bb: BlockBuilder, inputs: Inputs, axis: int) -> Operands:
         if _is_one(values):
             return operand_facts.make_constant(values.value.numpy().reshape(()))
         shape = [] if is_single else [-1 if at == axis % rank else 1 for at in range(rank)]
-        return bb.normalize(relax.op.reshape(values, shape))
+        return site.bb.normalize(relax.op.reshape(values, shape))
 
     return data, align(scale), None if zero is None else align(zero)
 
 
-def _convert_blocks(
-    bb: BlockBuilder, inputs: Inputs, attr: Attributes, kind: str, steps: Steps
-) -> Expr:
+def _convert_blocks(site: NodeSite, steps: Steps) -> Expr:
     """Convert blocked quantization; raises `ModelError` for unsupported dtypes."""
-    output_type = attr.get("output_dtype")
-    dtype = (
-        to_dtype_name(output_type, f"what {operand_facts.quote_node_name(attr)} returns")
-        if output_type
-        else None
-    )
-    result = steps(bb, _spread_blocks(bb, inputs, attr), dtype, _IN_BLOCKS)
-    if result is None or attr.get("precision"):
-        raise ModelError(
-            f"{kind} {operand_facts.quote_node_name(attr)} in blocks of such types is not supported"
-        )
+    output_type = site.attr.get("output_dtype")
+    dtype = to_dtype_name(output_type, f"what {site.name!r} returns") if output_type else None
+    result = steps(site.bb, _spread_blocks(site), dtype, _IN_BLOCKS)
+    if result is None or site.attr.get("precision"):
+        raise ModelError(f"{site.label} in blocks of such types is not supported")
     return result
 
 
-def _spread_blocks(bb: BlockBuilder, inputs: Inputs, attr: Attributes) -> Operands:
+def _spread_blocks(site: NodeSite) -> Operands:
     """Return data, scale and zero point, the latter two repeated for each element of a block."""
-    data, scale, zero = inputs[0], inputs[1], find_optional_input(inputs, 2)
-    axis, block = int(attr.get("axis", 1)) % data.ty.ndim, int(attr["block_size"])
-    label = f"data of {operand_facts.quote_node_name(attr)}"
+    data, scale, zero = site.inputs[0], site.inputs[1], site.find_input(2)
+    axis, block = int(site.attr.get("axis", 1)) % data.ty.ndim, int(site.attr["block_size"])
+    label = f"data of {site.name!r}"
     size = operand_facts.require_shape(data, label)[axis]
 
     def repeat(values: Expr) -> Expr:
@@ -203,7 +170,7 @@ def _spread_blocks(bb: BlockBuilder, inputs: Inputs, attr: Attributes) -> Operan
         if block < 1 or len(sizes) != data.ty.ndim or sizes[axis] != -(-size // block):
             raise ModelError(f"{label} has {size} elements, which are not the blocks of its scale")
         blocks = operand_facts.make_constant(np.arange(size) // block)
-        return bb.normalize(relax.op.take(values, blocks, axis))
+        return site.bb.normalize(relax.op.take(values, blocks, axis))
 
     return data, repeat(scale), None if zero is None else repeat(zero)
 
@@ -212,18 +179,18 @@ OPERATORS: Final = (
     Operator(
         name="DequantizeLinear",
         since=28,
-        converter=_replace_steps(onnx_frontend.DequantizeLinear, _dequantize_tensor),
+        converter=partial(_convert_by_steps, _dequantize_tensor),
     ),
     Operator(
         name="DynamicQuantizeLinear",
         since=11,
-        converter=DynamicQuantizeLinear,
+        converter=convert_dynamic_quantize_linear,
         traits=Trait.ROUNDS_TO_STEPS,
     ),
     Operator(
         name="QuantizeLinear",
         since=28,
-        converter=_replace_steps(onnx_frontend.QuantizeLinear, _quantize_tensor),
+        converter=partial(_convert_by_steps, _quantize_tensor),
         traits=Trait.ROUNDS_TO_STEPS,
     ),
 )

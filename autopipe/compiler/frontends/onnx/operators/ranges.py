@@ -4,37 +4,28 @@ from typing import Final
 
 from tvm import relax, te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-)
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     ExactPart,
-    Extents,
     advise_on_sizes,
     as_int64,
     as_integer,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 
-def _count_between_known_numbers(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def _count_between_known_numbers(site: NodeSite) -> Expr | None:
     """Convert Range with integer start, limit and step known as sizes; None otherwise."""
-    range_parts = [one.reshape(-1)[0] for one in numbers[:3] if one is not None]
-    if len(range_parts) < len(numbers[:3]):
+    extents, bb = site.extents, site.bb
+    range_parts = [one.reshape(-1)[0] for one in site.numbers[:3] if one is not None]
+    if len(range_parts) < len(site.numbers[:3]):
         return None
     start, limit, step = range_parts
-    dtype = str(inputs[0].ty.dtype)
+    dtype = str(site.inputs[0].ty.dtype)
     if dtype.startswith("float"):
         parts = (start, limit, step)
         if not all(isinstance(part, ExactPart) and part.over == 1 for part in parts):
@@ -44,33 +35,26 @@ def _count_between_known_numbers(
         return None
     if not isinstance(step, int) or step == 0:
         raise ModelError(
-            f"{describe_node('Range', attr)} has a dynamic step; "
-            f"{advise_on_sizes((start, limit, step))}"
+            f"{site.label} has a dynamic step; {advise_on_sizes((start, limit, step))}"
         )
     span = limit - start if step > 0 else start - limit
-    count = extents.simple(tirx.floordiv(as_int64(span + (abs(step) - 1)), as_integer(abs(step))))
-    if not extents.truth(count >= 0):
-        count = extents.simple(tirx.max(as_int64(count), as_integer(0)))
+    count = extents.count_steps(span, abs(step))
     places = bb.emit(relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64"))
     if step != 1:
         places = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
     if not is_number(start, 0):
-        places = bb.emit(
-            relax.op.add(
-                places,
-                inputs[0] if dtype == "int64" else bb.emit(relax.op.astype(inputs[0], "int64")),
-            )
-        )
+        first = site.inputs[0]
+        first = first if dtype == "int64" else bb.emit(relax.op.astype(first, "int64"))
+        places = bb.emit(relax.op.add(places, first))
     return places if dtype == "int64" else relax.op.astype(places, dtype)
 
 
-def convert_dynamic_range(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_range(site: NodeSite) -> Expr | None:
     """Convert Range with computed start, limit or step."""
-    if all(one is not None for one in numbers[:3]):
-        return _count_between_known_numbers(extents, bb, inputs, numbers, attr)
-    start, limit, step = (bb.emit(relax.op.reshape(one, [1])) for one in inputs[:3])
+    bb = site.bb
+    if all(one is not None for one in site.numbers[:3]):
+        return _count_between_known_numbers(site)
+    start, limit, step = (bb.emit(relax.op.reshape(one, [1])) for one in site.inputs[:3])
     dtype = str(start.ty.dtype)
     steps = bb.emit(relax.op.subtract(limit, start))
     if dtype.startswith("float"):
@@ -80,7 +64,7 @@ def convert_dynamic_range(
         steps = bb.emit(relax.op.negative(back))
     count = bb.emit(relax.op.astype(steps, "int64"))
     count = bb.emit(relax.op.maximum(count, relax.const([0], "int64")))
-    (length,) = extents.read(bb, count, read_node_name(attr))
+    (length,) = site.extents.read(bb, count, site.name)
 
     def compute(start: te.Tensor, step: te.Tensor, length: Expr) -> te.Tensor:
         return te.compute(
@@ -94,7 +78,6 @@ OPERATORS: Final = (
     Operator(
         name="Range",
         since=27,
-        converter=onnx_frontend.Range,
         convert_dynamic=convert_dynamic_range,
         steering=(1, 2),
         deciding=(0, 1, 2),

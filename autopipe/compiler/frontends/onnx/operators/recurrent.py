@@ -6,32 +6,26 @@ steps and both directions, with the biases. The steps are one PrimFunc.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from tvm import relax
 from tvm.ir import Expr, GenericConst
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Converter,
-    Inputs,
-    Parameters,
-    Size,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
-from autopipe.compiler.frontends.onnx.operators.integer_product import MatMulInteger, make_signed
+from autopipe.compiler.frontends.onnx.operators.integer_product import (
+    convert_mat_mul_integer,
+    make_signed,
+)
 from autopipe.compiler.frontends.onnx.operators.quantize_linear import quantize_to_range
 from autopipe.compiler.frontends.onnx.recurrent import finite_weights
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.errors import ModelError
-
-# ruff: noqa: ARG003, SLF001  TVM's converters have one signature
 
 _INPUTS: Final = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
 _SCALES: Final = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")
@@ -44,38 +38,26 @@ _WIDE: Final = {"float32": "float32", "float64": "float64", "float16": "float32"
 """The compute dtype of a layer by its dtype, if they differ."""
 
 
-class _Recurrent(onnx_frontend.OnnxOpConverter):
-    """The converter of LSTM, GRU and RNN."""
+def convert_recurrent(site: NodeSite) -> Expr:
+    """Convert LSTM, GRU or RNN."""
+    return _Layer(site, site.kind, _name_operands(site, _INPUTS)).convert()
 
-    kind = ""
 
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        operands = {
-            name: value
-            for name, value in zip(_INPUTS, list(inputs), strict=False)
-            if value is not None
-        }
-        return _Layer(bb, cls.kind, operands, attr).convert()
+def _name_operands(site: NodeSite, names: Sequence[str]) -> dict[str, Expr]:
+    """Return the inputs that the node has, by their names in its definition."""
+    pairs = zip(names, list(site.inputs), strict=False)
+    return {name: value for name, value in pairs if value is not None}
 
 
 class _Layer:
     """The conversion of one layer."""
 
     def __init__(
-        self,
-        bb: BlockBuilder,
-        kind: str,
-        operands: Mapping[str, Expr],
-        attr: Attributes,
-        *,
-        rounded: bool = False,
+        self, site: NodeSite, kind: str, operands: Mapping[str, Expr], *, rounded: bool = False
     ) -> None:
-        self._bb, self._attributes = bb, attr
+        self._site, self._bb = site, site.bb
         self._dtype = str(operands["X"].ty.dtype)
-        self._batch_first = bool(attr.get("layout", 0))
+        self._batch_first = bool(site.attr.get("layout", 0))
         self._operands = dict(operands)
         if self._batch_first:
             for name, order in _BATCH_FIRST.items():
@@ -89,11 +71,11 @@ class _Layer:
         }
         x = self._operands["X"].ty.shape.values
         self._sizes = x[0], x[1] if len(x) > 1 else x[0]
-        self._node = RecurrentNode(kind, attr, shapes)
+        self._node = RecurrentNode(kind, site.attr, shapes)
         self._lengths = self._read_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
             lengths=self._lengths is not None,
-            finite=bool(attr.get(finite_weights.NOTE)),
+            finite=bool(site.attr.get(finite_weights.NOTE)),
             dtype=_WIDE.get(self._dtype, self._dtype),
             rounded=rounded,
         )
@@ -204,25 +186,15 @@ class _Layer:
         return self._bb.emit(value)
 
 
-class DynamicQuantizeLSTM(onnx_frontend.OnnxOpConverter):
-    """onnxruntime's DynamicQuantizeLSTM: int8 weights, inputs and states quantized to uint8."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        names = (*_INPUTS, *_SCALES)
-        operands = {
-            name: value
-            for name, value in zip(names, list(inputs), strict=False)
-            if value is not None
-        }
-        weights = {}
-        for name in _BYTES:
-            scale, zero = operands.pop(f"{name}_scale"), operands.pop(f"{name}_zero_point")
-            weights[name] = _read_weights(bb, name, operands[name], scale, zero)
-            operands[name] = weights[name].values
-        return _ByteLayer(bb, weights, operands, attr).convert()
+def convert_dynamic_quantize_lstm(site: NodeSite) -> Expr:
+    """Convert onnxruntime's LSTM of int8 weights; inputs and states are quantized to uint8."""
+    operands = _name_operands(site, (*_INPUTS, *_SCALES))
+    weights = {}
+    for name in _BYTES:
+        scale, zero = operands.pop(f"{name}_scale"), operands.pop(f"{name}_zero_point")
+        weights[name] = _read_weights(site.bb, name, operands[name], scale, zero)
+        operands[name] = weights[name].values
+    return _ByteLayer(site, weights, operands).convert()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,14 +213,10 @@ class _ByteLayer(_Layer):
     """The conversion of a layer with int8 products."""
 
     def __init__(
-        self,
-        bb: BlockBuilder,
-        weights: Mapping[str, _ByteWeights],
-        operands: Mapping[str, Expr],
-        attr: Attributes,
+        self, site: NodeSite, weights: Mapping[str, _ByteWeights], operands: Mapping[str, Expr]
     ) -> None:
         self._weights = weights
-        super().__init__(bb, "LSTM", operands, attr, rounded=True)
+        super().__init__(site, "LSTM", operands, rounded=True)
 
     def _project_input(self) -> Expr:
         form, weights = self._form, self._weights["W"]
@@ -256,9 +224,7 @@ class _ByteLayer(_Layer):
         columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
         scale, zero = (_lay_out(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
         values, step, point = quantize_to_range(self._bb, self._operands["X"])
-        sums = MatMulInteger._impl_v10(
-            self._bb, [values, columns, point, zero], self._attributes, ({}, {})
-        )
+        sums = self._site.convert_by(convert_mat_mul_integer, [values, columns, point, zero])
         floats = self._emit_value(relax.op.astype(sums, form.dtype))
         scales = self._emit_value(relax.op.multiply(step, scale))
         product = self._emit_value(relax.op.multiply(floats, scales))
@@ -313,21 +279,15 @@ def _lay_out(bb: BlockBuilder, tensor: Expr, shape: list[int], *, wide: bool = F
     return bb.emit(lay(tensor, shape))
 
 
-def _make_converter(kind: str) -> Converter:
-    """Return the converter of LSTM, GRU or RNN."""
-    converter_type: Any = type(kind, (_Recurrent,), {"kind": kind})
-    return converter_type
-
-
 OPERATORS: Final = (
     Operator(
         name="DynamicQuantizeLSTM",
         domain=MICROSOFT,
         inputs=("X", "W", "R", "", "", "", "", "", *_SCALES),
-        converter=DynamicQuantizeLSTM,
+        converter=convert_dynamic_quantize_lstm,
         traits=Trait.ROUNDS_TO_STEPS,
     ),
-    Operator(name="GRU", since=22, converter=_make_converter("GRU")),
-    Operator(name="LSTM", since=22, converter=_make_converter("LSTM")),
-    Operator(name="RNN", since=22, converter=_make_converter("RNN")),
+    Operator(name="GRU", since=22, converter=convert_recurrent),
+    Operator(name="LSTM", since=22, converter=convert_recurrent),
+    Operator(name="RNN", since=22, converter=convert_recurrent),
 )

@@ -6,21 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import Expr, GenericConst
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Converter,
-    Inputs,
-    Parameters,
-    Size,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
@@ -85,16 +77,13 @@ KINDS: Final = {
 """Reductions by operator. The mean of no elements is undefined in ONNX; onnxruntime has 0."""
 
 
-def _convert_reduction(
-    op: str, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-) -> Expr:
-    kind, data = KINDS[op], inputs[0]
-    dtype = str(data.ty.dtype)
+def convert_reduction(site: NodeSite) -> Expr:
+    """Convert a reduction of any opset: axes are an attribute or an input."""
+    op, bb, attr, data = site.kind, site.bb, site.attr, site.inputs[0]
+    kind, dtype = KINDS[op], str(data.ty.dtype)
     if op in _LOGARITHMS and not dtype.startswith("float"):
-        raise ModelError(
-            f"{op} {operand_facts.quote_node_name(attr)} is of {dtype}: put a Cast to float before"
-        )
-    axes = _read_axes(inputs, attr, params)
+        raise ModelError(f"{site.label} is of {dtype}: put a Cast to float before")
+    axes = _read_axes(site)
     if not axes and attr.get("noop_with_empty_axes", 0):
         return kind.unreduced(bb, data)
     keepdims = bool(attr.get("keepdims", 1))
@@ -111,40 +100,24 @@ def _convert_reduction(
     return kind.finish(bb, reduced_data)
 
 
-def _make_converter(op: str) -> Converter:
-    """Return a converter for all opsets: axes are an attribute or an input."""
-
-    def convert(
-        _: type, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return _convert_reduction(op, bb, inputs, attr, params)
-
-    converter_type: Any = type(
-        op, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(convert)}
-    )
-    return converter_type
-
-
-def _read_axes(inputs: Inputs, attr: Attributes, params: Parameters) -> list[int] | None:
+def _read_axes(site: NodeSite) -> list[int] | None:
     """Return the axes of the attribute or the input, None if there are none."""
-    if (axes_input := find_optional_input(inputs, 1)) is None:
-        axes: Sequence[int] = attr.get("axes") or ()
+    if site.find_input(1) is None:
+        axes: Sequence[int] = site.attr.get("axes") or ()
     else:
-        label = f"what says which axes {operand_facts.quote_node_name(attr)} reduces"
-        axes = operand_facts.require_values(axes_input, params, label).reshape(-1).tolist()
+        label = f"what says which axes {site.name!r} reduces"
+        axes = site.require_values(1, label).reshape(-1).tolist()
     return [int(axis) for axis in axes] or None
 
 
 def _find_empty_shape(data: Expr, axes: list[int] | None, *, keepdims: bool) -> list[Size] | None:
     """Return the output shape if an axis of size 0 is reduced, else None."""
-    sizes = list(getattr(data.ty.shape, "values", None) or ())
+    sizes = operand_facts.read_sizes(data.ty) or []
     reduced_axes = {axis % len(sizes) for axis in axes or range(len(sizes))} if sizes else set()
-    if not any(
-        isinstance(sizes[axis], tirx.IntImm) and int(sizes[axis]) == 0 for axis in reduced_axes
-    ):
+    if not any(isinstance(sizes[axis], int) and sizes[axis] == 0 for axis in reduced_axes):
         return None
-    kept_sizes = [None if axis in reduced_axes else size for axis, size in enumerate(sizes)]
-    return [1 if size is None else size for size in kept_sizes if keepdims or size is not None]
+    kept_sizes = [1 if axis in reduced_axes else size for axis, size in enumerate(sizes)]
+    return [size for axis, size in enumerate(kept_sizes) if keepdims or axis not in reduced_axes]
 
 
 def _make_number(value: float, dtype: str) -> GenericConst:
@@ -189,7 +162,7 @@ def _compute_log_sum_exp(
 
 def _make_reduction(name: str, since: int, traits: Trait, **fields: Any) -> Operator:  # noqa: ANN401
     return Operator(
-        name=name, since=since, converter=_make_converter(name),
+        name=name, since=since, converter=convert_reduction,
         empty_result=KINDS[name].identity, traits=traits, **fields
     )  # fmt: skip
 

@@ -4,17 +4,10 @@ from typing import Final
 
 from tvm import relax, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Size,
-)
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     Extents,
@@ -23,23 +16,20 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     multiply_sizes,
     to_shape,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, is_number
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ARG001  TVM's converters have one signature
 
 _ZERO: Final = relax.const(0, "int64")
 
 
-def _reshape_to_known_sizes(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def _reshape_to_known_sizes(site: NodeSite) -> Expr | None:
     """Convert Reshape with sizes that are known as expressions of dynamic dimensions."""
-    if numbers[1] is None:
+    extents = site.extents
+    if site.numbers[1] is None:
         return None
-    before = extents.shape(inputs[0], describe_node("Reshape", attr))
-    target_sizes = list(numbers[1])
-    if not attr.get("allowzero", 0):
+    before = extents.shape(site.inputs[0], site.label)
+    target_sizes = list(site.numbers[1])
+    if not site.attr.get("allowzero", 0):
         target_sizes = [
             before[at] if is_number(size, 0) else size for at, size in enumerate(target_sizes)
         ]
@@ -47,7 +37,7 @@ def _reshape_to_known_sizes(
     for at in open_places:
         known_sizes = [size for size in target_sizes if not is_number(size, -1)]
         target_sizes[at] = extents.simple(_find_remaining_size(extents, before, known_sizes))
-    return relax.op.reshape(inputs[0], to_shape(target_sizes))
+    return relax.op.reshape(site.inputs[0], to_shape(target_sizes))
 
 
 def _find_remaining_size(extents: Extents, before: list[Size], known_sizes: list[Size]) -> Size:
@@ -68,20 +58,19 @@ def _find_remaining_size(extents: Extents, before: list[Size], known_sizes: list
     )
 
 
-def convert_dynamic_reshape(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_reshape(site: NodeSite) -> Expr | None:
     """Convert Reshape to computed sizes; 0 copies the input's size, -1 is inferred.
 
     Sizes with another product than the number of elements are an error at run time.
     """
-    if numbers[1] is not None:
-        return _reshape_to_known_sizes(extents, bb, inputs, numbers, attr)
-    label = describe_node("Reshape", attr)
-    data, target_sizes = inputs[:2]
+    extents, bb = site.extents, site.bb
+    if site.numbers[1] is not None:
+        return _reshape_to_known_sizes(site)
+    label = site.label
+    data, target_sizes = site.inputs[:2]
     before, count = extents.shape(data, label), operand_facts.require_shape(target_sizes, label)[0]
     zero, unit = _ZERO, relax.const(1, "int64")
-    if not attr.get("allowzero", 0):
+    if not site.attr.get("allowzero", 0):
         input_sizes = extents.put(bb, as_vector_array((before + [0] * count)[:count]), "int64")
         target_sizes = bb.emit(
             relax.op.where(bb.emit(relax.op.equal(target_sizes, zero)), input_sizes, target_sizes)
@@ -98,7 +87,7 @@ def convert_dynamic_reshape(
     sizes = extents.read(
         bb,
         target_sizes,
-        read_node_name(attr),
+        site.name,
         is_allowed=_hold_elements(bb, target_sizes, elements),
     )
     return relax.op.reshape(data, to_shape(sizes))
@@ -114,7 +103,6 @@ OPERATORS: Final = (
     Operator(
         name="Flatten",
         since=25,
-        converter=onnx_frontend.Flatten,
         traits=Trait.FOLDABLE
         | Trait.KEEPS_ELEMENTS
         | Trait.KEEPS_WEIGHTS
@@ -124,7 +112,6 @@ OPERATORS: Final = (
     Operator(
         name="Reshape",
         since=25,
-        converter=onnx_frontend.Reshape,
         convert_dynamic=convert_dynamic_reshape,
         compute_sizes=arithmetic.reshape_numbers,
         deciding=(1,),

@@ -14,24 +14,21 @@ from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.conversion.window import read_side
 from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
     WIDE_DTYPES,
     convert_dynamic_resize,
     convert_dynamic_upsample,
+    read_text,
     sum_dtype,
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
 
+_REGION_IS_AN_INPUT: Final = 11
 _OPSET: Final = 19
 """Opset of the reference implementation; later ones are equal."""
 _MOST_WEIGHTS: Final = 2**24
@@ -65,77 +62,60 @@ class _ResizedAxis:
         return abs(self.scale * self.before - self.after) <= 1e-5 * self.after
 
 
-class Resize(onnx_frontend.Resize):
-    """Resize with constant scales or sizes, along any axes."""
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return _as_opset_10(cls, bb, inputs, attr, params)
-
-    @classmethod
-    def _impl_v11(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return cls._impl_v18(bb, inputs, attr, params)
-
-    @classmethod
-    def _impl_v18(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, operands = inputs[0], [find_optional_input(inputs, at) for at in range(1, 4)]
-        numbers = [_read_numbers(value, params) for value in operands]
-        optional_inputs = [
-            value if found != [] else None for value, found in zip(operands, numbers, strict=True)
-        ]
-        inputs = onnx_frontend.onnx_input(
-            [data, *optional_inputs]
-        )  # before opset 13, absent inputs were empty
-        if any(found is None for found in numbers):
-            return super()._impl_v18(bb, inputs, attr, params)
-        axes = _list_axes([int(dim) for dim in data.ty.shape.values], numbers, attr)
-        if _is_tvms(axes, data.ty, attr):
-            return super()._impl_v18(bb, inputs, attr, params)
-        if min(axis.after for axis in axes) < 1:
-            raise ModelError("Resize to a size of 0 is not supported")
-        resized_axes = [axis for axis in axes if axis.before != axis.after or any(axis.region)]
-        for axis in resized_axes:
-            data = _resize_axis(bb, data, axis, attr)
-        return data
+def convert_resize(site: NodeSite) -> Expr:
+    """Convert Resize with constant scales or sizes, along any axes."""
+    if site.opset < _REGION_IS_AN_INPUT:
+        return _convert_opset_10(site, site.inputs[1])
+    return _resize_image(site)
 
 
-class Upsample(onnx_frontend.Upsample):
-    """Upsample, which Resize has replaced."""
-
-    @classmethod
-    def _impl_v9(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        has_unknown_mode = _read_text(attr, "mode") not in ("", "nearest", "linear")
-        is_scaled_image = "scales" in attr and inputs[0].ty.ndim == 4  # noqa: PLR2004
-        if has_unknown_mode or is_scaled_image:
-            return super()._impl_v9(bb, inputs, attr, params)
-        if "scales" in attr:
-            inputs = [inputs[0], operand_facts.make_constant(np.array(attr["scales"], "float32"))]
-        return _as_opset_10(Resize, bb, inputs, attr, params)
+def convert_upsample(site: NodeSite) -> Expr:
+    """Convert Upsample, which Resize has replaced."""
+    has_unknown_mode = read_text(site.attr, "mode") not in ("", "nearest", "linear")
+    is_scaled_image = "scales" in site.attr and site.inputs[0].ty.ndim == 4  # noqa: PLR2004
+    if has_unknown_mode or is_scaled_image:
+        return site.convert_by_tvm()
+    if "scales" not in site.attr:
+        return _convert_opset_10(site, site.inputs[1])
+    scales = operand_facts.make_constant(np.array(site.attr["scales"], "float32"))
+    return _convert_opset_10(site, scales)
 
 
-def _as_opset_10(
-    converter: type[Resize], bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-) -> Expr:
-    """Resize with two inputs, image and scales, as in opset 10.
+def _resize_image(site: NodeSite) -> Expr:
+    data, operands = site.inputs[0], [site.find_input(at) for at in range(1, 4)]
+    numbers = [_read_numbers(site, at) for at in range(1, 4)]
+    optional_inputs = [  # before opset 13, absent inputs were empty
+        value if found != [] else None for value, found in zip(operands, numbers, strict=True)
+    ]
+    convert_by_tvm = partial(
+        site.convert_by, onnx_frontend.Resize, [data, *optional_inputs], site.attr
+    )
+    if any(found is None for found in numbers):
+        return convert_by_tvm()
+    axes = _list_axes([int(dim) for dim in data.ty.shape.values], numbers, site.attr)
+    if _is_tvms(axes, data.ty, site.attr):
+        return convert_by_tvm()
+    if min(axis.after for axis in axes) < 1:
+        raise ModelError("Resize to a size of 0 is not supported")
+    resized_axes = [axis for axis in axes if axis.before != axis.after or any(axis.region)]
+    for axis in resized_axes:
+        data = _resize_axis(site.bb, data, axis, site.attr)
+    return data
+
+
+def _convert_opset_10(site: NodeSite, scales: Expr) -> Expr:
+    """Resize an image by scales, as in opset 10.
 
     ONNX left the rounding of `nearest` undefined. As in onnxruntime it is floor for an axis that
     becomes longer, and ceil for one that becomes shorter.
     """
-    image, scales = inputs[:2]
+    image = site.inputs[0]
     steps = [(scales, b"floor")]
-    scale_values = operand_facts.read_values(scales, params)
+    scale_values = operand_facts.read_values(scales, site.params)
     if (
         scale_values is not None
         and (scale_values < 1).any()
-        and (_read_text(attr, "mode") or "nearest") == "nearest"
+        and (read_text(site.attr, "mode") or "nearest") == "nearest"
     ):
         shorter, longer = (
             operand_facts.make_constant(cut(scale_values, scale_values.dtype.type(1)))
@@ -143,18 +123,17 @@ def _as_opset_10(
         )
         steps = [(shorter, b"ceil"), (longer, b"floor")]
     for scale, nearest in steps:
-        mode_attributes = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
-        operands = onnx_frontend.onnx_input([image, None, scale])
-        image = converter._impl_v18(bb, operands, {**attr, **mode_attributes}, params)  # noqa: SLF001 - TVM's interface
-        image = bb.normalize(image)
+        mode = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": nearest}
+        image = site.convert_by(_resize_image, [image, None, scale], {**site.attr, **mode})
+        image = site.bb.normalize(image)
     return image
 
 
-def _read_numbers(value: Expr | None, params: Parameters) -> list[float] | None:
+def _read_numbers(site: NodeSite, index: int) -> list[float] | None:
     """Return the elements of a constant, None for a computed input; [] for an absent one."""
-    if value is None:
+    if site.find_input(index) is None:
         return []
-    values = operand_facts.read_values(value, params)
+    values = site.read_values(index)
     return None if values is None else values.tolist()
 
 
@@ -169,7 +148,7 @@ def _list_axes(
     else:
         scales = _find_scales(before, sizes, attr)
         after = [math.floor(size * scale + 0.5) for size, scale in zip(before, scales, strict=True)]
-    is_cropped = _read_text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
+    is_cropped = read_text(attr, "coordinate_transformation_mode") == "tf_crop_and_resize"
     regions = zip(*(iter([region[: len(places)], region[len(places) :]])), strict=True)
     ends = list(regions) if is_cropped and region else [(0.0, 0.0)] * len(places)
     axis_values = zip(places, before, after, scales, ends, strict=True)
@@ -179,7 +158,7 @@ def _list_axes(
 def _find_scales(before: Sequence[int], sizes: Sequence[float], attr: Attributes) -> list[float]:
     """Return the scales for the requested sizes under `keep_aspect_ratio_policy`."""
     scales = [size / old for size, old in zip(sizes, before, strict=True)]
-    policy = _read_text(attr, "keep_aspect_ratio_policy") or "stretch"
+    policy = read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if policy == "stretch":
         return scales
     return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
@@ -190,7 +169,7 @@ def _is_tvms(axes: Sequence[_ResizedAxis], kind: relax.TensorType, attr: Attribu
     rank = kind.ndim
     if str(kind.dtype) in WIDE_DTYPES:
         return False
-    way = _read_text(attr, "coordinate_transformation_mode") or "half_pixel"
+    way = read_text(attr, "coordinate_transformation_mode") or "half_pixel"
     if rank not in _RANKS or way not in _TVMS or attr.get("antialias") or "axes" in attr:
         return False
     if any(axis.before != axis.after for axis in axes if axis.axis < 2):  # noqa: PLR2004 - N and C
@@ -202,7 +181,7 @@ def _is_tvms(axes: Sequence[_ResizedAxis], kind: relax.TensorType, attr: Attribu
 
 def _resize_axis(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
     """Resize along one axis."""
-    if (_read_text(attr, "mode") or "nearest") == "nearest":
+    if (read_text(attr, "mode") or "nearest") == "nearest":
         places = _resize_by_reference(np.arange(axis.before, dtype="float64")[None], axis, attr)[0]
         resized_data = relax.op.take(
             data, operand_facts.make_constant(places.astype("int32")), axis.axis
@@ -277,10 +256,6 @@ def _resize_by_reference(
     return np.asarray(out, rows.dtype)
 
 
-def _read_text(attr: Attributes, name: str) -> str:
-    return operand_facts.decode_text(attr.get(name, b""))
-
-
 def _divide_by_scale(
     node: NodeProto, initializers: Mapping[str, TensorProto], side: int, *, scales: int
 ) -> Fraction | None:
@@ -295,7 +270,7 @@ OPERATORS: Final = (
     Operator(
         name="Resize",
         since=19,
-        converter=Resize,
+        converter=convert_resize,
         convert_dynamic=convert_dynamic_resize,
         steering=(1, 2, 3),
         deciding=(2, 3),
@@ -306,7 +281,7 @@ OPERATORS: Final = (
     Operator(
         name="Upsample",
         since=10,
-        converter=Upsample,
+        converter=convert_upsample,
         convert_dynamic=convert_dynamic_upsample,
         steering=(1,),
         deciding=(1,),

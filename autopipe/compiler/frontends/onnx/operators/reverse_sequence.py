@@ -5,52 +5,33 @@ from typing import Final
 
 from tvm import te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Parameters,
-    Size,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Size
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Limits,
     PlaceRule,
     Shapes,
     check_places,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
-    advise_on_sizes,
-    is_open,
-)
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import advise_on_sizes, is_open
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.errors import ModelError
 
-# ruff: noqa: ARG001, ARG003  TVM's converters have one signature
 
+def convert_reverse_sequence(site: NodeSite) -> Expr:
+    """Convert ReverseSequence: reverse the first `sequence_lens[n]` steps of sequence n."""
+    axes = [int(site.attr.get("time_axis", 0)), int(site.attr.get("batch_axis", 1))]
+    time, batch = (axis % site.inputs[0].ty.ndim for axis in axes)
+    label = site.label
+    if operand_facts.read_extents(site.inputs[0].ty, f"input of {label}")[batch] < 0:
+        raise ModelError(f"{label} has a dynamic batch; give its size")
 
-class ReverseSequence(onnx_frontend.OnnxOpConverter):
-    """ReverseSequence: reverse the first `sequence_lens[n]` steps of sequence n."""
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        axes = [int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))]
-        time, batch = (axis % inputs[0].ty.ndim for axis in axes)
-        label = f"ReverseSequence {operand_facts.quote_node_name(attr)}"
-        if operand_facts.read_extents(inputs[0].ty, f"input of {label}")[batch] < 0:
-            raise ModelError(f"{label} has a dynamic batch; give its size")
-
-        check_places("ReverseSequence", _SEQUENCES, inputs[:2], attr)
-        return bb.emit_te(
-            make_reversal(time, batch), *inputs[:2], primfunc_name_hint="reverse_sequence"
-        )
+    check_places(_SEQUENCES, site)
+    return site.bb.emit_te(
+        make_reversal(time, batch), *site.inputs[:2], primfunc_name_hint="reverse_sequence"
+    )
 
 
 def make_reversal(time: int, batch: int) -> Callable[..., te.Tensor]:
@@ -72,14 +53,13 @@ def make_reversal(time: int, batch: int) -> Callable[..., te.Tensor]:
     return reverse
 
 
-def convert_dynamic_reverse_sequence(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_reverse_sequence(site: NodeSite) -> Expr | None:
     """Convert ReverseSequence of a dynamic batch; None for a static one."""
-    data, lengths = inputs[:2]
-    label = describe_node("ReverseSequence", attr)
+    extents = site.extents
+    data, lengths = site.inputs[:2]
+    label = site.label
     sizes = extents.shape(data, label)
-    time, batch = (int(attr.get(f"{name}_axis", axis)) % len(sizes)
+    time, batch = (int(site.attr.get(f"{name}_axis", axis)) % len(sizes)
                    for axis, name in enumerate(("time", "batch")))  # fmt: skip
     if not is_open([sizes[batch]]):
         return None
@@ -87,7 +67,7 @@ def convert_dynamic_reverse_sequence(
     if not extents.equal(count, sizes[batch]):
         raise ModelError(f"{label} has {count} lengths for a batch of {sizes[batch]}; "
                          f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
-    return bb.emit_te(
+    return site.bb.emit_te(
         make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"
     )
 
@@ -108,7 +88,7 @@ OPERATORS: Final = (
     Operator(
         name="ReverseSequence",
         since=28,
-        converter=ReverseSequence,
+        converter=convert_reverse_sequence,
         convert_dynamic=convert_dynamic_reverse_sequence,
     ),
 )

@@ -6,70 +6,43 @@ from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    Size,
-)
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
-    Limits,
-    PlaceRule,
-    Shapes,
-    check_places,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Size
+from autopipe.compiler.frontends.onnx.conversion.place_limits import Limits, PlaceRule, Shapes
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator
 from autopipe.compiler.roi_align import MOST_SAMPLES, RegionForm, build_regions
 from autopipe.errors import ModelError
 
-# ruff: noqa: ARG003  TVM's converters have one signature
-
+_HALF_PIXEL: Final = 16
+"""The first opset with half pixels."""
 _IMAGE: Final = 2
 """The first spatial axis, after batch and channels."""
 
 
-class RoiAlign(onnx_frontend.RoiAlign):
-    """RoiAlign with any number of regions, in channels-last layout.
+def convert_roi_align(site: NodeSite) -> Expr:
+    """Convert RoiAlign with any number of regions, in channels-last layout.
 
     TVM's operator shifts regions by half a pixel before scaling, ONNX after scaling; TVM's maximum
     is over samples, ONNX's over weighted corners.
     """
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return _align_regions(bb, inputs, attr, half_pixel=False)
-
-    @classmethod
-    def _impl_v16(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        way = operand_facts.decode_text(attr.get("coordinate_transformation_mode", b"half_pixel"))
-        return _align_regions(bb, inputs, attr, half_pixel=way == "half_pixel")
-
-
-def _align_regions(bb: BlockBuilder, inputs: Inputs, attr: Attributes, *, half_pixel: bool) -> Expr:
-    label = f"RoiAlign {operand_facts.quote_node_name(attr)}"
-    check_places("RoiAlign", _REGIONS, inputs[:3], attr)
+    attr = site.attr
+    way = operand_facts.decode_text(attr.get("coordinate_transformation_mode", b"half_pixel"))
     samples = int(attr.get("sampling_ratio", 0))
     if samples > MOST_SAMPLES:
-        raise ModelError(f"{label} takes {samples} samples a side, more than {MOST_SAMPLES}")
+        raise ModelError(f"{site.label} takes {samples} samples a side, more than {MOST_SAMPLES}")
     form = RegionForm(
         mode="max" if operand_facts.decode_text(attr.get("mode", b"avg")) == "max" else "avg",
         samples=max(samples, 0),
         scale=float(attr.get("spatial_scale", 1.0)),
-        half_pixel=half_pixel,
+        half_pixel=way == "half_pixel" and site.opset >= _HALF_PIXEL,
         cells=(int(attr.get("output_height", 1)), int(attr.get("output_width", 1))),
     )
-    data = bb.emit(relax.op.permute_dims(inputs[0], [0, 2, 3, 1]))
-    return bb.emit_te(
-        functools.partial(build_regions, form), data, *inputs[1:3], primfunc_name_hint="roi_align",
-        primfunc_attrs=form.attributes,
+    data = site.bb.emit(relax.op.permute_dims(site.inputs[0], [0, 2, 3, 1]))
+    return site.bb.emit_te(
+        functools.partial(build_regions, form), data, *site.inputs[1:3],
+        primfunc_name_hint="roi_align", primfunc_attrs=form.attributes,
     )  # fmt: skip
 
 
@@ -86,6 +59,6 @@ _REGIONS: Final = PlaceRule(_limit_places, _list_regions)
 
 
 OPERATORS: Final = (
-    Operator(name="MaxRoiPool", since=22, converter=onnx_frontend.MaxRoiPool),
-    Operator(name="RoiAlign", since=22, places=_REGIONS, converter=RoiAlign),
+    Operator(name="MaxRoiPool", since=22),
+    Operator(name="RoiAlign", since=22, places=_REGIONS, converter=convert_roi_align),
 )

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from tvm.relax.frontend.onnx import onnx_frontend
-
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -11,21 +9,16 @@ OPERATORS: Final = (
     Operator(
         name="Ceil",
         since=13,
-        converter=onnx_frontend.Ceil,
         compute_sizes=arithmetic.round_up,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
         name="Floor",
         since=13,
-        converter=onnx_frontend.Floor,
         compute_sizes=arithmetic.round_down,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
     ),
     Operator(
-        name="Round",
-        since=22,
-        converter=onnx_frontend.Round,
-        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS,
+        name="Round", since=22, traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.EXACT_SPECIALS
     ),
 )

@@ -17,94 +17,77 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Convert,
-    Converter,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
-    ALONG_AXIS,
-    INDEX_LISTS,
-    check_places,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+from autopipe.compiler.frontends.onnx.conversion.place_limits import ALONG_AXIS, INDEX_LISTS
 from autopipe.compiler.frontends.onnx.conversion.places import (
-    PlacesConverter,
+    clip_before,
     limit_along_axis,
     limit_index_lists,
-    read_sizes,
 )
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
 from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer, build_extern
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-
-# ruff: noqa: ARG003  TVM's converters have one signature
 
 _STRIPE: Final = 1024
 """Elements of a row per thread, for all rows."""
 _SEVERAL: Final = 2
 
 
-class TensorScatter(onnx_frontend.OnnxOpConverter):
-    """TensorScatter: a cache overwritten from a start index, which may differ within a batch."""
+def convert_tensor_scatter(site: NodeSite) -> Expr:
+    """Convert TensorScatter: a cache overwritten from a start that may differ in a batch."""
+    cache, update = site.inputs[0], site.inputs[1]
+    axis = int(site.attr.get("axis", -2)) % cache.ty.ndim
+    circular = site.attr.get("mode", b"linear") == b"circular"
 
-    @classmethod
-    def _impl_v24(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        cache, update = inputs[0], inputs[1]
-        axis = int(attr.get("axis", -2)) % cache.ty.ndim
-        circular = attr.get("mode", b"linear") == b"circular"
+    def scatter(cache: te.Tensor, update: te.Tensor, *starts: te.Tensor) -> te.Tensor:
+        length, count = int(cache.shape[axis]), int(update.shape[axis])
 
-        def scatter(cache: te.Tensor, update: te.Tensor, *starts: te.Tensor) -> te.Tensor:
-            length, count = int(cache.shape[axis]), int(update.shape[axis])
+        def at(*index: Expr) -> Expr:
+            place = index[axis].astype("int64")
+            if starts:
+                place = place - starts[0][index[0]].astype("int64")
+            if circular:
+                place = tirx.floormod(place, tirx.const(length, "int64"))
+            new = tirx.all(place >= 0, place < count)
+            return tirx.if_then_else(
+                new, update[*index[:axis], place, *index[axis + 1 :]], cache[index]
+            )
 
-            def at(*index: Expr) -> Expr:
-                place = index[axis].astype("int64")
-                if starts:
-                    place = place - starts[0][index[0]].astype("int64")
-                if circular:
-                    place = tirx.floormod(place, tirx.const(length, "int64"))
-                new = tirx.all(place >= 0, place < count)
-                return tirx.if_then_else(
-                    new, update[*index[:axis], place, *index[axis + 1 :]], cache[index]
-                )
+        return te.compute(cache.shape, at, name="tensor_scatter")
 
-            return te.compute(cache.shape, at, name="tensor_scatter")
-
-        start = find_optional_input(inputs, 2)
-        starts = [] if start is None else [start]
-        return bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
+    start = site.find_input(2)
+    starts = [] if start is None else [start]
+    return site.bb.emit_te(scatter, cache, update, *starts, primfunc_name_hint="tensor_scatter")
 
 
-class Scatter(onnx_frontend.OnnxOpConverter):
-    """Scatter and ScatterElements: elements written at computed indices of one axis.
+def convert_scatter(site: NodeSite) -> Expr:
+    """Convert Scatter and ScatterElements: elements written at computed indices of one axis.
 
     TVM's operator takes the extents of the other axes from the data; the indices may be smaller.
     """
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, places, updates = inputs
-        label = f"an input of {operand_facts.quote_node_name(attr)}"
-        axis = int(attr.get("axis", 0)) % len(operand_facts.read_extents(data.ty, label))
-        reduction = operand_facts.decode_text(attr.get("reduction", b"none")).replace(
-            "none", "update"
+    bb = site.bb
+    data, places, updates = site.inputs
+    label = f"an input of {site.name!r}"
+    axis = int(site.attr.get("axis", 0)) % len(operand_facts.read_extents(data.ty, label))
+    reduction = operand_facts.decode_text(site.attr.get("reduction", b"none")).replace(
+        "none", "update"
+    )
+    operand_facts.read_extents(places.ty, label)
+    pairs = enumerate(
+        zip(
+            operand_facts.read_sizes(data.ty) or (),
+            operand_facts.read_sizes(places.ty) or (),
+            strict=True,
         )
-        operand_facts.read_extents(places.ty, label)
-        pairs = enumerate(zip(read_sizes(data) or (), read_sizes(places) or (), strict=True))
-        if all(at == axis or structural_equal(*pair) for at, pair in pairs):
-            return relax.op.scatter_elements(data, places, updates, axis, reduction)
-        shape = operand_facts.require_shape(data, label)
-        operands = (data, _flatten_places(bb, places, shape, axis), updates)
-        rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in operands]
-        result = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
-        return relax.op.reshape(result, shape)
+    )
+    if all(at == axis or structural_equal(*pair) for at, pair in pairs):
+        return relax.op.scatter_elements(data, places, updates, axis, reduction)
+    shape = operand_facts.require_shape(data, label)
+    operands = (data, _flatten_places(bb, places, shape, axis), updates)
+    rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in operands]
+    result = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
+    return relax.op.reshape(result, shape)
 
 
 def _flatten_places(bb: BlockBuilder, places: Expr, shape: list[int], axis: int) -> Expr:
@@ -120,30 +103,17 @@ def _flatten_places(bb: BlockBuilder, places: Expr, shape: list[int], axis: int)
     return bb.normalize(relax.op.add(steps, relax.const(np.asarray(start), "int64")))
 
 
-@dataclass(frozen=True)
-class ScatteredRows:
-    """The converter of ScatterND without reduction at computed indices."""
-
-    otherwise: Converter
-    """The converter of all other nodes."""
-
-    def get_converter(self, opset: int) -> Convert:
-        """Return the conversion function, as TVM's importer requests it."""
-
-        def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-            has_reduction = operand_facts.decode_text(attr.get("reduction", b"none")) != "none"
-            if has_reduction or not _has_computed_places(inputs, params):
-                return self.otherwise.get_converter(opset)(bb, inputs, attr, params)
-            check_places("ScatterND", INDEX_LISTS, inputs, attr)
-            return replace_rows(bb, *inputs)
-
-        return convert
+_CLIP_AND_SCATTER: Final = clip_before(onnx_frontend.ScatterND, limit_index_lists)
 
 
-def _has_computed_places(inputs: Inputs, params: Parameters) -> bool:
-    """Whether indices are computed and all shapes are known, static or dynamic."""
-    has_shapes = all(getattr(getattr(one.ty, "shape", None), "values", None) for one in inputs)
-    return has_shapes and operand_facts.read_values(inputs[1], params) is None
+def convert_scatter_nd(site: NodeSite) -> Expr:
+    """Convert ScatterND; without reduction at computed indices as loops over rows."""
+    has_reduction = operand_facts.decode_text(site.attr.get("reduction", b"none")) != "none"
+    has_shapes = all(operand_facts.read_sizes(one.ty) for one in site.inputs)
+    is_constant = site.read_values(1) is not None
+    if has_reduction or not has_shapes or is_constant:
+        return site.convert_by(_CLIP_AND_SCATTER)
+    return replace_rows(site.bb, *site.inputs)
 
 
 def replace_rows(bb: BlockBuilder, data: Expr, places: Expr, updates: Expr) -> Expr:
@@ -268,23 +238,21 @@ OPERATORS: Final = (
         name="Scatter",
         since=11,
         places=ALONG_AXIS,
-        converter=PlacesConverter("Scatter", ALONG_AXIS, Scatter, limit_along_axis),
+        converter=clip_before(convert_scatter, limit_along_axis),
     ),
     Operator(
         name="ScatterElements",
         since=18,
         places=ALONG_AXIS,
-        converter=PlacesConverter("ScatterElements", ALONG_AXIS, Scatter, limit_along_axis),
+        converter=clip_before(convert_scatter, limit_along_axis),
         traits=Trait.FOLDABLE,
     ),
     Operator(
         name="ScatterND",
         since=18,
         places=INDEX_LISTS,
-        converter=ScatteredRows(
-            PlacesConverter("ScatterND", INDEX_LISTS, onnx_frontend.ScatterND, limit_index_lists)
-        ),
+        converter=convert_scatter_nd,
         traits=Trait.FOLDABLE,
     ),
-    Operator(name="TensorScatter", since=24, converter=TensorScatter),
+    Operator(name="TensorScatter", since=24, converter=convert_tensor_scatter),
 )

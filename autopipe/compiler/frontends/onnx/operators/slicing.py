@@ -6,89 +6,60 @@ from typing import Final
 from onnx import NodeProto
 from tvm import relax, te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Parameters,
-    Size,
-    find_optional_input,
-)
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
     advise_on_sizes,
     as_int64,
-    as_integer,
     as_vector_array,
     is_open,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import (
-    describe_node,
-    is_number,
-    take_part,
-)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import is_number, take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.config.dimension import LARGEST
 from autopipe.errors import ModelError
 
-# ruff: noqa: E501, PLR0913, PLR0917  TVM's converters have one signature
-
 _ZERO: Final = relax.const(0, "int64")
+_PLACES_ARE_INPUTS: Final = 10
 
 
-class Slice(onnx_frontend.Slice):
-    """Slice, with attributes before opset 10 and with inputs since then."""
+def convert_slice(site: NodeSite) -> Expr:
+    """Convert Slice, with attributes before opset 10 and with inputs since then."""
+    if site.opset < _PLACES_ARE_INPUTS:
+        bounds = [relax.const(list(site.attr[name]), "int64") for name in ("starts", "ends")]
+        axes = relax.const(list(site.attr["axes"]), "int64") if "axes" in site.attr else None
+        return site.convert_by(_slice_data, [site.inputs[0], *bounds, axes, None])
+    return _slice_data(site)
 
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        start_and_end = [relax.const(list(attr[name]), "int64") for name in ("starts", "ends")]
-        axes = relax.const(list(attr["axes"]), "int64") if "axes" in attr else None
-        return cls._impl_v13(
-            bb, onnx_frontend.onnx_input([inputs[0], *start_and_end, axes, None]), attr, params
-        )
 
-    @classmethod
-    def _impl_v13(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, operands = inputs[0], [find_optional_input(inputs, at) for at in range(1, 5)]
-        numbers = [operand_facts.read_values(value, params) for value in operands]
-        has_computed = any(
-            value is not None and found is None
-            for value, found in zip(operands, numbers, strict=True)
-        )
-        if (
-            has_computed
-            or not isinstance(data.ty, relax.TensorType)
-            or not operand_facts.is_fixed(data.ty)
-        ):
-            return super()._impl_v13(bb, [data, *operands], attr, params)
-        sizes = operand_facts.require_shape(data, f"input of {operand_facts.quote_node_name(attr)}")
-        number_lists = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
-        starts, ends, axes, steps = number_lists
-        axes = list(range(len(starts))) if operands[2] is None else axes
-        steps = [1] * len(starts) if operands[3] is None else steps
-        parts = {
-            axis % len(sizes): list_slice_places(start, end, step, sizes[axis % len(sizes)])
-            for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
-        }
-        if any(not taken for taken in parts.values()):
-            output_sizes = [len(parts.get(axis, range(size))) for axis, size in enumerate(sizes)]
-            return relax.op.zeros(output_sizes, str(data.ty.dtype))
-        if not parts:
-            return data
-        firsts, lasts, strides = zip(*map(_find_ends, parts.values()), strict=True)
-        return relax.op.strided_slice(data, list(parts), firsts, lasts, strides)
-
-    _impl_v10 = _impl_v13
+def _slice_data(site: NodeSite) -> Expr:
+    data, operands = site.inputs[0], [site.find_input(at) for at in range(1, 5)]
+    numbers = [site.read_values(at) for at in range(1, 5)]
+    has_computed = any(
+        value is not None and found is None for value, found in zip(operands, numbers, strict=True)
+    )
+    is_tensor = isinstance(data.ty, relax.TensorType)
+    if has_computed or not is_tensor or not operand_facts.is_fixed(data.ty):
+        return site.convert_by_tvm([data, *operands])
+    sizes = operand_facts.require_shape(data, f"input of {site.name!r}")
+    number_lists = [[] if found is None else found.reshape(-1).tolist() for found in numbers]
+    starts, ends, axes, steps = number_lists
+    axes = list(range(len(starts))) if operands[2] is None else axes
+    steps = [1] * len(starts) if operands[3] is None else steps
+    parts = {
+        axis % len(sizes): list_slice_places(start, end, step, sizes[axis % len(sizes)])
+        for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
+    }
+    if any(not taken for taken in parts.values()):
+        output_sizes = [len(parts.get(axis, range(size))) for axis, size in enumerate(sizes)]
+        return relax.op.zeros(output_sizes, str(data.ty.dtype))
+    if not parts:
+        return data
+    firsts, lasts, strides = zip(*map(_find_ends, parts.values()), strict=True)
+    return relax.op.strided_slice(data, list(parts), firsts, lasts, strides)
 
 
 def list_slice_places(start: int, end: int, step: int, size: int) -> range:
@@ -111,22 +82,19 @@ def _find_ends(places: range) -> tuple[int, int, int]:
     return first, end if end >= 0 else -(2**31), step
 
 
-def _slice_at_known_places(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def _slice_at_known_places(site: NodeSite) -> Expr | None:
     """Convert Slice with starts and ends known as sizes; None if another input is computed."""
-    label = describe_node("Slice", attr)
-    sizes = extents.shape(inputs[0], label)
-    slice_inputs: Sequence[Iterable[Size] | None] = [*numbers[1:], None, None, None, None][:4]
-    if "starts" in attr:
-        slice_inputs = [attr.get("starts"), attr.get("ends"), attr.get("axes"), None]
+    label = site.label
+    sizes = site.extents.shape(site.inputs[0], label)
+    slice_inputs: Sequence[Iterable[Size] | None] = [*site.numbers[1:], None, None, None, None][:4]
+    if "starts" in site.attr:
+        slice_inputs = [site.attr.get("starts"), site.attr.get("ends"), site.attr.get("axes"), None]
     starts, ends, axes, steps = (None if one is None else list(one) for one in slice_inputs)
     if (
         starts is None
         or ends is None
         or any(
-            one is None and find_optional_input(inputs, at) is not None
-            for at, one in ((3, axes), (4, steps))
+            one is None and site.find_input(at) is not None for at, one in ((3, axes), (4, steps))
         )
     ):
         return None
@@ -134,51 +102,43 @@ def _slice_at_known_places(
     steps = [1] * len(starts) if steps is None else steps
     if not is_open([*starts, *ends, *(sizes[axis] for axis in sliced_axes)]):
         return None
-    data = inputs[0]
+    data = site.inputs[0]
     for start, end, axis, step in zip(starts, ends, sliced_axes, steps, strict=True):
-        data = _slice_axis(extents, bb, data, (start, end, step), axis, sizes[axis], label)
+        data = _slice_axis(site, data, (start, end, step), axis, sizes[axis])
     return data
 
 
 def _slice_axis(
-    extents: Extents,
-    bb: BlockBuilder,
-    data: Expr,
-    place: tuple[Size, Size, Size],
-    axis: int,
-    size: Size,
-    label: str,
+    site: NodeSite, data: Expr, place: tuple[Size, Size, Size], axis: int, size: Size
 ) -> Expr:
     """Slice one axis by (start, end, step)."""
-    start, end, step = place
+    extents, (start, end, step) = site.extents, place
     if not isinstance(step, int) or step == 0:
-        raise ModelError(f"{label} has a dynamic step; {advise_on_sizes([step])}")
+        raise ModelError(f"{site.label} has a dynamic step; {advise_on_sizes([step])}")
     if step > 0:
-        first = _clip_place(extents, start, size, 0, size, label)
-        last = _clip_place(extents, end, size, 0, size, label)
+        first = _clip_place(site, start, size, 0, size)
+        last = _clip_place(site, end, size, 0, size)
         span = extents.simple(last - first)
     else:
-        first = _clip_place(extents, start, size, 0, size - 1, label)
-        last = _clip_place(extents, end, size, -1, size - 1, label)
+        first = _clip_place(site, start, size, 0, size - 1)
+        last = _clip_place(site, end, size, -1, size - 1)
         span = extents.simple(first - last)
     if is_number(first, 0) and step == 1 and extents.equal(last, size):
         return data
-    count = extents.simple(tirx.floordiv(as_int64(span + (abs(step) - 1)), as_integer(abs(step))))
-    if not extents.truth(count >= 0):
-        count = extents.simple(tirx.max(as_int64(count), as_integer(0)))
+    count = extents.count_steps(span, abs(step))
     if isinstance(count, int) and count == 0:
-        raise ModelError(f"{label} leaves nothing at any size")
-    return take_part(extents, bb, data, axis, first, step, count)
+        raise ModelError(f"{site.label} leaves nothing at any size")
+    return take_part(site, data, axis, first, count, step=step)
 
 
-def _clip_place(
-    extents: Extents, place: Size, size: Size, least: Size, most: Size, label: str
-) -> Size:
+def _clip_place(site: NodeSite, place: Size, size: Size, least: Size, most: Size) -> Size:
     """Resolve a start or end as in ONNX: negative ones count from the end, and all are clipped."""
+    extents = site.extents
     negative = extents.truth(place < 0)
     if negative is None:
         raise ModelError(
-            f"{label} counts from the front at some sizes and from the back at others; {advise_on_sizes([place, size])}"
+            f"{site.label} counts from the front at some sizes and from the back at others; "
+            f"{advise_on_sizes([place, size])}"
         )
     position = extents.simple(place + size) if negative else extents.simple(place)
     if extents.truth(position >= least) is not True:
@@ -188,17 +148,16 @@ def _clip_place(
     return position
 
 
-def convert_dynamic_slice(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_slice(site: NodeSite) -> Expr | None:
     """Convert Slice with computed starts or ends, one axis at a time."""
-    if len(inputs) < 3 or all(one is not None for one in numbers[1:3]):  # noqa: PLR2004 - as in opset 1
-        return _slice_at_known_places(extents, bb, inputs, numbers, attr)
-    label = describe_node("Slice", attr)
+    extents, bb, inputs = site.extents, site.bb, site.inputs
+    if len(inputs) < 3 or all(one is not None for one in site.numbers[1:3]):  # noqa: PLR2004 - as in opset 1
+        return _slice_at_known_places(site)
+    label = site.label
     data, starts, ends = inputs[:3]
     rank, count = len(extents.shape(data, label)), int(extents.shape(starts, label)[0])
     axes, steps = (
-        default if at >= len(inputs) or inputs[at] is None else numbers[at]
+        default if at >= len(inputs) or inputs[at] is None else site.numbers[at]
         for at, default in ((3, range(count)), (4, [1] * count))
     )
     if axes is None or steps is None or not all(isinstance(step, int) and step for step in steps):
@@ -208,24 +167,19 @@ def convert_dynamic_slice(
             one if count == 1 else bb.emit(relax.op.strided_slice(one, [0], [at], [at + 1]))
             for one in (starts, ends)
         ]
-        name = read_node_name(attr) if count == 1 else f"{read_node_name(attr)}.{at}"
-        data = _slice_open_axis(extents, bb, data, ends_of_axis, int(axis) % rank, step, name)
+        name = site.name if count == 1 else f"{site.name}.{at}"
+        data = _slice_open_axis(site, name, data, ends_of_axis, (int(axis) % rank, step))
     return data
 
 
 def _slice_open_axis(
-    extents: Extents,
-    bb: BlockBuilder,
-    data: Expr,
-    ends: Sequence[Expr],
-    axis: int,
-    step: int,
-    name: str,
+    site: NodeSite, name: str, data: Expr, ends: Sequence[Expr], axis_and_step: tuple[int, int]
 ) -> Expr:
     """Slice an axis from a start to an end, both int64 tensors [1], by a constant step.
 
     The kernel clips its indices to the axis, whatever the start.
     """
+    extents, bb, (axis, step) = site.extents, site.bb, axis_and_step
     size = extents.shape(data, name)[axis]
     step = max(min(step, LARGEST), -LARGEST)  # above any axis, without overflow of sums
     sign, sizes = (1 if step > 0 else -1), extents.put(bb, as_vector_array([size]), "int64")
@@ -253,7 +207,7 @@ def _slice_open_axis(
 
 
 def _limit_places(bb: BlockBuilder, places: Expr, sizes: Expr, least: int, sign: int) -> Expr:
-    """Resolve computed starts or ends as in ONNX: negative ones count from the end, all are clipped.
+    """Resolve computed starts or ends: negative ones count from the end, and all are clipped.
 
     A negative step starts at the last element at most.
     """
@@ -276,7 +230,7 @@ OPERATORS: Final = (
     Operator(
         name="Slice",
         since=13,
-        converter=Slice,
+        converter=convert_slice,
         convert_dynamic=convert_dynamic_slice,
         compute_sizes=arithmetic.slice_numbers,
         deciding=(1, 2),

@@ -4,43 +4,26 @@ from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends import moments as rules
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-)
+from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator
-
-# ruff: noqa: ARG003  TVM's converters have one signature
 
 _TERMS: Final = {"float16": 4, "float32": 8, "float64": 17}
 """Terms of the series in `_compute_log1p`, by dtype, up to its precision."""
 
 
-class Softplus(onnx_frontend.OnnxOpConverter):
-    """Softplus with full precision for small results."""
-
-    @classmethod
-    def _impl_v1(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        return _compute_softplus(bb, inputs[0])
+def convert_softplus(site: NodeSite) -> Expr:
+    """Convert Softplus with full precision for small results."""
+    return _compute_softplus(site.bb, site.inputs[0])
 
 
-class Mish(onnx_frontend.OnnxOpConverter):
-    """Mish with this Softplus."""
-
-    @classmethod
-    def _impl_v18(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        factor = bb.normalize(relax.op.tanh(_compute_softplus(bb, inputs[0])))
-        return relax.op.multiply(inputs[0], factor)
+def convert_mish(site: NodeSite) -> Expr:
+    """Convert Mish with this Softplus."""
+    factor = site.bb.normalize(relax.op.tanh(_compute_softplus(site.bb, site.inputs[0])))
+    return relax.op.multiply(site.inputs[0], factor)
 
 
 def _compute_softplus(bb: BlockBuilder, data: Expr) -> Expr:
@@ -66,7 +49,7 @@ def _compute_log1p(bb: BlockBuilder, data: Expr) -> Expr:
 
 
 OPERATORS: Final = (
-    Operator(name="Mish", since=22, converter=Mish, moments=rules.rectified),
-    Operator(name="Softplus", since=22, converter=Softplus, moments=rules.rectified),
-    Operator(name="Softsign", since=22, converter=onnx_frontend.Softsign, saturation_slope=1.0),
+    Operator(name="Mish", since=22, converter=convert_mish, moments=rules.rectified),
+    Operator(name="Softplus", since=22, converter=convert_softplus, moments=rules.rectified),
+    Operator(name="Softsign", since=22, saturation_slope=1.0),
 )

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_attributes
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24
@@ -23,7 +23,7 @@ _TYPES: Final[Mapping[int, str]] = {TensorProto.FLOAT: "float32", TensorProto.FL
 
 def _write_dft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Write DFT as a matrix product over one axis, which is transposed to the end."""
-    options = _read_attributes(node)
+    options = read_attributes(node)
     shape = operands[0].shape(f"input of {describe_node(node)}")
     axis = options.get("axis", 1)
     if opset >= _AXIS_IS_AN_INPUT:
@@ -57,7 +57,7 @@ def _write_dft(node: NodeProto, operands: list[Operand], opset: int) -> Function
 
 def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
     """Write STFT as a matrix product of overlapping frames."""
-    one_sided = bool(_read_attributes(node).get("onesided", 1))
+    one_sided = bool(read_attributes(node).get("onesided", 1))
     batch, samples, *inner_sizes = operands[0].shape(f"signal of {describe_node(node)}")
     parts = inner_sizes[0] if inner_sizes else 1
     step = operands[1].number(f"frame step of {describe_node(node)}")
@@ -175,10 +175,6 @@ def _read_dtype(operand: Operand, node: NodeProto) -> str:
     if kind not in _TYPES:
         raise ModelError(f"{describe_node(node)} of element type {kind} is not supported")
     return _TYPES[kind]
-
-
-def _read_attributes(node: NodeProto) -> dict[str, Any]:
-    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
 
 
 OPERATORS: Final = (

@@ -1,66 +1,47 @@
 """Squeeze and Unsqueeze: axes of one element."""
 
-from typing import Any, Final
+from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Converter,
-    Inputs,
-    Numbers,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
     advise_on_sizes,
     is_open,
     to_shape,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-# ruff: noqa: ARG001, SLF001  TVM's converters have one signature
+
+def convert_squeeze(site: NodeSite) -> Expr:
+    """Convert Squeeze or Unsqueeze, also along a scalar axis, as onnxruntime does."""
+    axes = onnx_frontend.get_constant(site.find_input(1), site.params)
+    if not isinstance(axes, GenericConst) or axes.value.numpy().ndim:
+        return site.convert_by_tvm()
+    vector = operand_facts.make_constant(axes.value.numpy().reshape(1))
+    return site.convert_by_tvm([site.inputs[0], vector])
 
 
-def _accept_one_axis(converter: type[onnx_frontend.OnnxOpConverter]) -> Converter:
-    """Return TVM's converter that accepts a scalar axis as well, as onnxruntime does."""
-
-    def convert(bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters) -> Expr:
-        axes = onnx_frontend.get_constant(find_optional_input(inputs, 1), params)
-        if isinstance(axes, GenericConst) and axes.value.numpy().ndim == 0:
-            operands = [inputs[0], operand_facts.make_constant(axes.value.numpy().reshape(1))]
-            inputs = onnx_frontend.onnx_input(operands)
-        return converter._impl_v13(bb, inputs, attr, params)
-
-    converter_type: Any = type(
-        converter.__name__, (converter,), {"_impl_v13": staticmethod(convert)}
-    )
-    return converter_type
-
-
-def convert_dynamic_squeeze(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_squeeze(site: NodeSite) -> Expr | None:
     """Convert Squeeze of dynamic axes that are always 1: `(samples - 192) // 512 + 1`."""
-    label = describe_node("Squeeze", attr)
-    if find_optional_input(inputs, 1) is not None and numbers[1] is None:
+    label = site.label
+    if site.find_input(1) is not None and site.numbers[1] is None:
         return None
-    sizes = extents.shape(inputs[0], label)
+    sizes = site.extents.shape(site.inputs[0], label)
     named_axes = (
-        list(numbers[1]) if len(numbers) > 1 and numbers[1] is not None else attr.get("axes")
+        list(site.numbers[1])
+        if len(site.numbers) > 1 and site.numbers[1] is not None
+        else site.attr.get("axes")
     )
     axes = (
         range(len(sizes)) if named_axes is None else [int(axis) % len(sizes) for axis in named_axes]
     )
-    unit_axes = {axis: extents.truth(sizes[axis] == 1) for axis in axes}
+    unit_axes = {axis: site.extents.truth(sizes[axis] == 1) for axis in axes}
     unclear = [sizes[axis] for axis, is_one in unit_axes.items() if is_one is None]
     unclear += [
         sizes[axis]
@@ -74,7 +55,8 @@ def convert_dynamic_squeeze(
             "one"
         )
     return relax.op.reshape(
-        inputs[0], to_shape([size for axis, size in enumerate(sizes) if not unit_axes.get(axis)])
+        site.inputs[0],
+        to_shape([size for axis, size in enumerate(sizes) if not unit_axes.get(axis)]),
     )
 
 
@@ -87,7 +69,7 @@ OPERATORS: Final = (
     Operator(
         name="Squeeze",
         since=25,
-        converter=_accept_one_axis(onnx_frontend.Squeeze),
+        converter=convert_squeeze,
         convert_dynamic=convert_dynamic_squeeze,
         compute_sizes=arithmetic.squeeze_numbers,
         traits=_TRAITS,
@@ -95,7 +77,7 @@ OPERATORS: Final = (
     Operator(
         name="Unsqueeze",
         since=25,
-        converter=_accept_one_axis(onnx_frontend.Unsqueeze),
+        converter=convert_squeeze,
         compute_sizes=arithmetic.unsqueeze_numbers,
         traits=_TRAITS,
     ),

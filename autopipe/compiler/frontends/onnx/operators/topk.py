@@ -4,55 +4,40 @@ from typing import Final
 
 from tvm import relax, tirx, topi
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.arithmetic.float_order import FLOATS, restore_floats, to_ordered_integers
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
     BlockBuilder,
-    Inputs,
-    Numbers,
-    Parameters,
     Size,
 )
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import read_node_name
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
-    as_int64,
-    is_open,
-)
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node, take_part
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64, is_open
+from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import take_part
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
 AS_SORTED: Final = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 """Substitute dtypes for those that TVM's runtime cannot sort."""
+_COUNT_IS_AN_INPUT: Final = 10
 _LEAST: Final = -(2**63)
 
 
-class TopK(onnx_frontend.TopK):
-    """TopK, mapping dtypes that TVM cannot sort to others of the same order; NaN is the largest.
+def convert_top_k(site: NodeSite) -> Expr:
+    """Convert TopK, mapping dtypes that TVM cannot sort to others of the same order.
 
-    TVM's converter expects an attribute in opset 10, where k is an input.
+    NaN is the largest. TVM's converter expects an attribute in opset 10, where k is an input.
     """
-
-    @classmethod
-    def _impl_v10(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, label = inputs[0], f"TopK {operand_facts.quote_node_name(attr)}"
-        count = int(
-            operand_facts.require_values(
-                inputs[1], params, f"the number of results of {label}"
-            ).item()
-        )
-        size = operand_facts.read_extents(data.ty, f"input of {label}")[int(attr.get("axis", -1))]
-        if count < 0 or 0 <= size < count:
-            raise ModelError(f"{label} asks for {count} of {size} elements")
-        return rank_elements(bb, data, attr, count)
-
-    _impl_v11 = _impl_v10
+    if site.opset < _COUNT_IS_AN_INPUT:
+        return site.convert_by_tvm()
+    data, label = site.inputs[0], f"the number of results of {site.label}"
+    count = int(site.require_values(1, label).item())
+    sizes = operand_facts.read_extents(data.ty, f"input of {site.label}")
+    size = sizes[int(site.attr.get("axis", -1))]
+    if count < 0 or 0 <= size < count:
+        raise ModelError(f"{site.label} asks for {count} of {size} elements")
+    return rank_elements(site.bb, data, site.attr, count)
 
 
 def rank_elements(bb: BlockBuilder, data: Expr, attr: Attributes, count: int) -> Expr:
@@ -96,34 +81,33 @@ def _reinterpret_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
     return bb.emit_te(topi.reinterpret, data, dtype, primfunc_name_hint="same_bits")
 
 
-def convert_dynamic_top_k(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_top_k(site: NodeSite) -> Expr | None:
     """Convert TopK with a computed k, or of a dynamic axis; None if both are static."""
-    label = describe_node("TopK", attr)
-    sizes = extents.shape(inputs[0], label)
-    axis = int(attr.get("axis", -1)) % len(sizes)
-    if "k" in attr:
-        count: Size = int(attr["k"])
-    elif numbers[1] is not None:
-        count = numbers[1].reshape(-1)[0]
+    extents, bb = site.extents, site.bb
+    label = site.label
+    sizes = extents.shape(site.inputs[0], label)
+    axis = int(site.attr.get("axis", -1)) % len(sizes)
+    if "k" in site.attr:
+        count: Size = int(site.attr["k"])
+    elif site.numbers[1] is not None:
+        count = site.numbers[1].reshape(-1)[0]
     else:
         most = extents.bounds(sizes[axis])[1]
-        count = extents.read(bb, inputs[1], read_node_name(attr), most)[0]
+        count = extents.read(bb, site.inputs[1], site.name, most)[0]
     if not is_open([sizes[axis], count]):
         return None
     if extents.truth(count <= sizes[axis]) is not True:
         count = extents.simple(tirx.min(as_int64(count), as_int64(sizes[axis])))
-    ranking = bb.normalize(rank_elements(bb, inputs[0], attr, -1))
+    ranking = bb.normalize(rank_elements(bb, site.inputs[0], site.attr, -1))
     results = (bb.emit(relax.TupleGetItem(ranking, at)) for at in range(2))
-    return relax.Tuple([take_part(extents, bb, one, axis, 0, 1, count) for one in results])
+    return relax.Tuple([take_part(site, one, axis, 0, count) for one in results])
 
 
 OPERATORS: Final = (
     Operator(
         name="TopK",
         since=24,
-        converter=TopK,
+        converter=convert_top_k,
         convert_dynamic=convert_dynamic_top_k,
         deciding=(1,),
         traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,

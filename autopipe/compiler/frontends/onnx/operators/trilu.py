@@ -4,36 +4,24 @@ from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Parameters,
-    find_optional_input,
-)
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
-class Trilu(onnx_frontend.Trilu):
-    """Trilu with a diagonal that may lie outside of the matrix and exceed int32."""
-
-    @classmethod
-    def _impl_v14(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data, diagonal = inputs[0], find_optional_input(inputs, 1)
-        offset = operand_facts.read_values(diagonal, params)
-        sizes = operand_facts.read_extents(
-            data.ty, f"input of Trilu {operand_facts.quote_node_name(attr)}"
-        )[-2:]
-        if offset is not None and min(sizes) >= 0:
-            rows, columns = sizes
-            nearest = min(max(int(offset.item()), -rows), columns)
-            diagonal = relax.const(nearest, "int64")
-        return super()._impl_v14(bb, [data, diagonal], attr, params)
+def convert_trilu(site: NodeSite) -> Expr:
+    """Convert Trilu with a diagonal that may lie outside of the matrix and exceed int32."""
+    data, diagonal = site.inputs[0], site.find_input(1)
+    offset = site.read_values(1)
+    sizes = operand_facts.read_extents(data.ty, f"input of {site.label}")[-2:]
+    if offset is not None and min(sizes) >= 0:
+        rows, columns = sizes
+        nearest = min(max(int(offset.item()), -rows), columns)
+        diagonal = relax.const(nearest, "int64")
+    return site.convert_by_tvm(inputs=[data, diagonal])
 
 
-OPERATORS: Final = (Operator(name="Trilu", since=14, converter=Trilu, traits=Trait.FOLDABLE),)
+OPERATORS: Final = (
+    Operator(name="Trilu", since=14, converter=convert_trilu, traits=Trait.FOLDABLE),
+)

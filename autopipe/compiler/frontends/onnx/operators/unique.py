@@ -5,71 +5,48 @@ from typing import Final
 import numpy as np
 from tvm import ir, relax, te, tirx
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    BlockBuilder,
-    Inputs,
-    Numbers,
-    Parameters,
-)
-from autopipe.compiler.frontends.onnx.conversion.operand_facts import (
-    read_node_name,
-    require_constant,
-)
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
-    Extents,
     as_int64,
     multiply_sizes,
     to_shape,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import (
-    find_nonzero_places,
-)
-from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import describe_node
+from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import find_nonzero_places
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError
 
-# ruff: noqa: ARG001, ARG003  TVM's converters have one signature
+
+def convert_unique(site: NodeSite) -> Expr:
+    """Convert Unique elements or slices of a constant."""
+    data = site.require_constant(0)
+    axis = site.attr.get("axis")
+    elements, first, inverse, counts = np.unique(
+        data, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    order = np.arange(len(first)) if site.attr.get("sorted", 1) else np.argsort(first)
+    places = np.argsort(order)[inverse.reshape(-1)]
+    results = (np.take(elements, order, axis or 0), first[order], places, counts[order])
+    count = site.output_count
+    outputs = [operand_facts.make_constant(results[0])]
+    outputs += [operand_facts.make_constant(each.astype("int64")) for each in results[1:count]]
+    return relax.Tuple(outputs) if count > 1 else outputs[0]
 
 
-class Unique(onnx_frontend.OnnxOpConverter):
-    """Unique elements or slices of a constant."""
-
-    @classmethod
-    def _impl_v11(
-        cls, bb: BlockBuilder, inputs: Inputs, attr: Attributes, params: Parameters
-    ) -> Expr:
-        data = require_constant("Unique", inputs[0], attr, params)
-        axis = attr.get("axis")
-        elements, first, inverse, counts = np.unique(
-            data, return_index=True, return_inverse=True, return_counts=True, axis=axis
-        )
-        order = np.arange(len(first)) if attr.get("sorted", 1) else np.argsort(first)
-        places = np.argsort(order)[inverse.reshape(-1)]
-        results = (np.take(elements, order, axis or 0), first[order], places, counts[order])
-        count = attr["tvm_custom"]["num_outputs"]
-        outputs = [operand_facts.make_constant(results[0])]
-        outputs += [operand_facts.make_constant(each.astype("int64")) for each in results[1:count]]
-        return relax.Tuple(outputs) if count > 1 else outputs[0]
-
-
-def convert_dynamic_unique(
-    extents: Extents, bb: BlockBuilder, inputs: Inputs, numbers: Numbers, attr: Attributes
-) -> Expr | None:
+def convert_dynamic_unique(site: NodeSite) -> Expr | None:
     """Convert Unique of all elements: sort, then keep the first of each run of equal elements."""
-    data = inputs[0]
+    extents, bb = site.extents, site.bb
+    data = site.inputs[0]
     if isinstance(data, ir.GenericConst):
         return None
-    label = describe_node("Unique", attr)
+    label = site.label
     sizes = extents.shape(data, label)
-    if "axis" in attr and len(sizes) > 1:
+    if "axis" in site.attr and len(sizes) > 1:
         raise ModelError(f"{label} along an axis of several is not supported")
     dtype, size = str(data.ty.dtype), extents.simple(multiply_sizes(sizes))
     flat = bb.emit(relax.op.reshape(data, to_shape([size])))
@@ -85,17 +62,15 @@ def convert_dynamic_unique(
         return te.compute(sorted_elements.shape, at, name="first")
 
     news = bb.emit_te(first, sorted_elements, primfunc_name_hint="first")
-    starts = find_nonzero_places(extents, bb, news, [size], read_node_name(attr))
-    return _group_elements(extents, bb, attr, (flat, order, news, starts, dtype))
+    starts = find_nonzero_places(site, news, [size])
+    return _group_elements(site, (flat, order, news, starts, dtype))
 
 
-def _group_elements(
-    extents: Extents, bb: BlockBuilder, attr: Attributes, parts: tuple[Expr, Expr, Expr, Expr, str]
-) -> Expr:
+def _group_elements(site: NodeSite, parts: tuple[Expr, Expr, Expr, Expr, str]) -> Expr:
     """Return the outputs of Unique: elements, first indices, inverse indices, counts."""
-    flat, order, news, starts, dtype = parts
+    bb, (flat, order, news, starts, dtype) = site.bb, parts
     firsts = bb.emit(relax.op.take(order, starts, 0))
-    size = extents.shape(flat, "the input")[0]
+    size = site.extents.shape(flat, "the input")[0]
 
     def counts(starts: te.Tensor, size: Expr) -> te.Tensor:
         def at(group: Expr) -> Expr:
@@ -116,14 +91,14 @@ def _group_elements(
         return kernels.build_extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
 
     inverse = bb.emit_te(groups, order, ends, primfunc_name_hint="groups")
-    if not attr.get("sorted", 1):
+    if not site.attr.get("sorted", 1):
         ranks = bb.emit(relax.op.argsort(firsts, axis=0, descending=False, dtype="int64"))
         places = bb.emit(relax.op.argsort(ranks, axis=0, descending=False, dtype="int64"))
         firsts, numbers = (bb.emit(relax.op.take(one, ranks, 0)) for one in (firsts, numbers))
         inverse = bb.emit(relax.op.take(places, inverse, 0))
     values = bb.emit(relax.op.take(flat, firsts, 0))
     values = bb.emit(relax.op.astype(values, dtype)) if str(values.ty.dtype) != dtype else values
-    outputs = [values, firsts, inverse, numbers][: attr["tvm_custom"]["num_outputs"]]
+    outputs = [values, firsts, inverse, numbers][: site.output_count]
     return relax.Tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
@@ -131,7 +106,7 @@ OPERATORS: Final = (
     Operator(
         name="Unique",
         since=28,
-        converter=Unique,
+        converter=convert_unique,
         convert_dynamic=convert_dynamic_unique,
         deciding=(0,),
         traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,

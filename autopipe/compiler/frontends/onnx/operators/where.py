@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from tvm.relax.frontend.onnx import onnx_frontend
-
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -11,7 +9,6 @@ OPERATORS: Final = (
     Operator(
         name="Where",
         since=16,
-        converter=onnx_frontend.Where,
         compute_sizes=arithmetic.select_numbers,
         size_dtype=arithmetic.choose_second_dtype,
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS,

@@ -25,7 +25,7 @@ from onnx import (
 from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.reading import sparse
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies, list_graphs, replace_nodes
 from autopipe.compiler.frontends.onnx.rewriting import group_scales
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -208,10 +208,7 @@ def _sort_nodes(graph: GraphProto) -> None:
             if pending_counts[reader] == 0:
                 ready.append(reader)
     if len(order) == len(pending_counts):
-        nodes = [graph.node[index] for index in order]
-        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
+        replace_nodes(graph, [graph.node[index] for index in order])
 
 
 def _list_read_values(node: NodeProto) -> Iterator[str]:

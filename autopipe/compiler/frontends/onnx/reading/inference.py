@@ -17,7 +17,11 @@ from typing import Final
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    list_graphs,
+    read_value_shape,
+    replace_nodes,
+)
 
 _HIDDEN: Final = "before barrier:"
 _EXACT: Final = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
@@ -127,11 +131,8 @@ def _read_shapes(inferred_model: ModelProto) -> dict[str, tuple[int, ...]]:
     }
     for graph in list_graphs(inferred_model.graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
-            dims = value.type.tensor_type.shape.dim
-            if value.type.tensor_type.HasField("shape") and all(
-                d.HasField("dim_value") for d in dims
-            ):
-                shapes[value.name] = tuple(dim.dim_value for dim in dims)
+            if (shape := read_value_shape(value)) is not None:
+                shapes[value.name] = shape
     return shapes
 
 
@@ -185,11 +186,8 @@ def _read_ranks(inferred_model: ModelProto) -> dict[str, int]:
 def _put_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> None:
     """Insert an Identity after each node with wrong data propagation."""
     nodes = list(_with_barriers(graph, ranks))
-    if len(nodes) == len(graph.node):
-        return
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    if len(nodes) > len(graph.node):
+        replace_nodes(graph, nodes)
 
 
 def _with_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> Iterator[NodeProto]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from onnx import TypeProto
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_type_shape
 from autopipe.errors import ModelError
 
 
@@ -18,12 +18,10 @@ class Operand:
 
     def shape(self, label: str) -> list[int]:
         """Return the static sizes; raises `ModelError` with `label` if they are unknown."""
-        dims = self.type.tensor_type.shape.dim
-        if not self.type.tensor_type.HasField("shape") or not all(
-            dim.HasField("dim_value") for dim in dims
-        ):
+        shape = read_type_shape(self.type)
+        if shape is None:
             raise ModelError(f"{label} has a shape that is not known before the model runs")
-        return [dim.dim_value for dim in dims]
+        return list(shape)
 
     def number(self, label: str) -> int:
         """Return a constant integer; raises `ModelError` with `label` if it is computed."""

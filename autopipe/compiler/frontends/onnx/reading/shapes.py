@@ -16,6 +16,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     describe_node,
     list_graphs,
     name_nodes,
+    read_value_shape,
     to_dtype_name,
 )
 from autopipe.config.model import Input
@@ -258,16 +259,6 @@ def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]
         if shape is not None:
             count_elements(shape, f"value {value.name!r}")
             yield value.name, shape, value.type.tensor_type.elem_type
-
-
-def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
-    """Return the shape of a value, or None if it is not static."""
-    kind = value.type.tensor_type
-    if not kind.HasField("shape"):
-        return None
-    dims = kind.shape.dim
-    shape = tuple([dim.dim_value for dim in dims if dim.HasField("dim_value")])
-    return shape if len(shape) == len(dims) else None
 
 
 def _add_output_shapes(model: ModelProto) -> ModelProto:

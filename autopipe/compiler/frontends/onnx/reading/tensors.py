@@ -3,12 +3,21 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from autopipe.compiler.frontends.onnx.reading.source import locate_data
 from autopipe.errors import ModelError
@@ -78,6 +87,32 @@ def list_bodies(node: NodeProto) -> Iterator[GraphProto]:
 def describe_node(node: NodeProto) -> str:
     """Return a node's label for messages: its operator, and its name or that of its output."""
     return f"{node.op_type} {node.name or next(iter(node.output), '')!r}"
+
+
+def read_attributes(node: NodeProto) -> dict[str, Any]:
+    """Return the attributes of a node by name."""
+    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
+
+
+def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
+    """Replace the nodes of a graph by others, which may be some of its own."""
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
+    """Return the shape of a value, or None if it is not static."""
+    return read_type_shape(value.type)
+
+
+def read_type_shape(kind: TypeProto) -> tuple[int, ...] | None:
+    """Return the shape of a tensor's type, or None if it is not static."""
+    if not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    shape = tuple([dim.dim_value for dim in dims if dim.HasField("dim_value")])
+    return shape if len(shape) == len(dims) else None
 
 
 def name_nodes(graph: GraphProto) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import read_constant
+from autopipe.compiler.frontends.onnx.reading.tensors import read_constant, replace_nodes
 
 _PASSES_ON: Final = ("Cast", "CastLike", "Identity")
 """Operators that preserve minus infinity."""
@@ -31,9 +31,7 @@ def rewrite_mask_tests(graph: GraphProto) -> None:
             continue
         reduction, least = sides
         nodes += _make_questions(reduction, least, node.output[0])
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    replace_nodes(graph, nodes)
 
 
 def _match_row_maximum(

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import describe_node
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, read_attributes
 from autopipe.errors import ModelError
 
 _MIN_OPSET: Final = 13
@@ -25,7 +25,7 @@ class BodyWriter:
         self.node = node
         self.operands = operands
         self.opset = opset
-        self.attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        self.attributes = read_attributes(node)
         self.inputs = [f"in{at}" if name else f"none{at}" for at, name in enumerate(node.input)]
         self.steps: list[NodeProto] = []
 

@@ -1,6 +1,7 @@
 """Evaluate nodes with constant inputs: mostly shapes and conditions."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -8,7 +9,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper
 from onnx.numpy_helper import from_array, to_array
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_attributes
 
 _OPERATORS: Final = frozenset({
     "Abs", "Add", "And", "Cast", "Concat", "Constant", "Div", "Equal", "Gather", "Greater",
@@ -65,7 +66,8 @@ def evaluate_node(node: NodeProto, constants: Values, opset: int) -> dict[str, A
         opset_imports=[helper.make_opsetid("", opset)],
     )
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             results = ReferenceEvaluator(model).run(
                 None, {name: constants[name] for name in input_names}
             )
@@ -77,6 +79,14 @@ def evaluate_node(node: NodeProto, constants: Values, opset: int) -> dict[str, A
     return None if any(array.dtype.kind not in _KINDS for array in arrays.values()) else arrays
 
 
+def evaluate_shape(node: NodeProto, shape: Sequence[int]) -> Array:
+    """Evaluate Shape or Size of a tensor of known shape."""
+    sizes, ends = np.array(shape, np.int64), read_attributes(node)
+    if node.op_type == "Size":
+        return np.array(np.prod(sizes, dtype=np.int64))
+    return sizes[slice(ends.get("start"), ends.get("end"))]
+
+
 def store_shapes(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None:
     """Convert graph outputs computed by Shape to constants; TVM cannot return shapes."""
     results = {value.name for value in graph.output}
@@ -84,9 +94,7 @@ def store_shapes(graph: GraphProto, shapes: Mapping[str, Sequence[int]]) -> None
         if node.op_type != "Shape" or node.domain or results.isdisjoint(node.output):
             continue
         if node.input[0] in shapes:
-            ends = {each.name: each.i for each in node.attribute}
-            part = slice(ends.get("start"), ends.get("end"))
-            value = from_array(np.array(shapes[node.input[0]][part], np.int64))
+            value = from_array(evaluate_shape(node, shapes[node.input[0]]))
             node.CopyFrom(helper.make_node("Constant", [], [node.output[0]], value=value))
 
 

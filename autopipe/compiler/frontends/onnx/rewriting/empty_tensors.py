@@ -5,25 +5,15 @@ constants. A Concat omits them. TVM's operators therefore get no axis of size 0,
 are known.
 """
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import onnx
-from onnx import (
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    TensorProto,
-    ValueInfoProto,
-    helper,
-    numpy_helper,
-)
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.reading import shapes
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
@@ -31,7 +21,9 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     list_bodies,
     list_graphs,
     read_constant,
+    read_value_shape,
 )
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
 
 _STEPS: Final = 4
 """Index of the input `steps` of Slice."""
@@ -111,7 +103,7 @@ def _compute_node(node: NodeProto, constants: _Known) -> dict[str, Array]:
     names = {name for name in node.input if name}
     values = {name: to_array(constants.stored[name]) for name in names if name in constants.stored}
     values |= {name: constants.empty[name] for name in names if name in constants.empty}
-    return _evaluate_node(node, values, constants.opset) if len(values) == len(names) else {}
+    return evaluate_node(node, values, constants.opset) or {} if len(values) == len(names) else {}
 
 
 def _drop_empty_parts(
@@ -162,7 +154,7 @@ def _clamp_starts(graph: GraphProto, inferred_graph: GraphProto) -> bool:
         return False
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     known_shapes = {
-        value.name: shapes.read_value_shape(value)
+        value.name: read_value_shape(value)
         for value in (*inferred_graph.input, *inferred_graph.value_info)
     }
     changed = False
@@ -216,7 +208,7 @@ def _list_empty_arrays(inferred_graph: GraphProto) -> dict[str, Array]:
     empty_arrays = {}
     for graph in list_graphs(inferred_graph):
         for value in (*graph.input, *graph.value_info, *graph.output):
-            shape, kind = shapes.read_value_shape(value), value.type.tensor_type.elem_type
+            shape, kind = read_value_shape(value), value.type.tensor_type.elem_type
             if shape is not None and 0 in shape and kind in DTYPES:
                 empty_arrays[value.name] = np.empty(shape, DTYPES[kind][0])
         constants = (one for one in map(read_constant, graph.node) if one is not None)
@@ -226,24 +218,3 @@ def _list_empty_arrays(inferred_graph: GraphProto) -> dict[str, Array]:
                     tuple(tensor.dims), DTYPES[tensor.data_type][0]
                 )
     return empty_arrays
-
-
-def _evaluate_node(node: NodeProto, values: Mapping[str, Array], opset: int) -> dict[str, Array]:
-    """Evaluate a node by onnx's reference implementation; {} if that fails."""
-    from onnx.reference import ReferenceEvaluator
-
-    input_infos: Sequence[ValueInfoProto] = [
-        helper.make_empty_tensor_value_info(name) for name in values
-    ]
-    results = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    model = helper.make_model(
-        helper.make_graph([node], "one", input_infos, results),
-        opset_imports=[helper.make_opsetid("", opset)],
-    )
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            arrays = ReferenceEvaluator(model).run(None, dict(values))
-    except Exception:  # noqa: BLE001 - of an evaluator; the importer names the node
-        return {}
-    return {value.name: np.asarray(each) for value, each in zip(results, arrays, strict=True)}

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
-from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs, read_attributes
 
 
 def rewrite_group_norms(graph: GraphProto) -> None:
@@ -21,9 +21,7 @@ def rewrite_group_norms(graph: GraphProto) -> None:
 
 
 def _rewrite_node(graph: GraphProto, node: NodeProto, names: Names) -> None:
-    attributes = {
-        attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
-    }
+    attributes = read_attributes(node)
     data, scale, bias = node.input
     input_shape, grouped_shape, grouped_data, normal = (
         names.fresh(node.output[0]) for _ in range(4)

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from onnx import GraphProto, NodeProto, numpy_helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses, replace_nodes
 
 BYTES: Final = frozenset({"int8", "uint8"})
 _STEPS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -47,10 +47,8 @@ class QuantizedGraph:
 
     def replace(self, nodes: dict[str, list[NodeProto]]) -> None:
         """Replace the nodes that compute the named values."""
-        new_graph = type(self.proto)()
-        new_graph.node.extend(n for old in self.proto.node for n in nodes.get(old.output[0], [old]))
-        del self.proto.node[:]
-        self.proto.node.extend(new_graph.node)
+        old_nodes = self.proto.node
+        replace_nodes(self.proto, (n for old in old_nodes for n in nodes.get(old.output[0], [old])))
 
     def is_plain(self, node: NodeProto) -> bool:
         """Whether a node quantizes or dequantizes by a constant scalar scale and zero point."""

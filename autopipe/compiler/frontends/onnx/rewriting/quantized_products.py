@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_attributes
 from autopipe.compiler.frontends.onnx.rewriting import requantize_integers
 from autopipe.compiler.frontends.onnx.rewriting.quantization_graph import BYTES, QuantizedGraph
 
@@ -125,7 +125,7 @@ def _find_product(graph: QuantizedGraph, node: NodeProto) -> _Product | None:
 
 def _is_plain(node: NodeProto) -> bool:
     """Whether the node is a product without alpha, beta or transA."""
-    values = _read_attributes(node)
+    values = read_attributes(node)
     is_scaled = values.get("alpha", 1.0) != 1.0 or values.get("beta", 1.0) != 1.0
     return not is_scaled and not values.get("transA", 0)
 
@@ -133,7 +133,7 @@ def _is_plain(node: NodeProto) -> bool:
 def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     """Return the int8 operand that a value is dequantized from, if its scale is constant."""
     node = graph.maker(name, "DequantizeLinear")
-    if node is None or _read_attributes(node).get("block_size"):
+    if node is None or read_attributes(node).get("block_size"):
         return None
     values, scale, zero = [*node.input, ""][:3]
     factors, points, constant_values = map(graph.constant, (scale, zero, values))
@@ -147,7 +147,7 @@ def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
         return None
     has_no_zero = points is None or not points.any()
     return _Operand(
-        values, "" if has_no_zero else zero, factors, _read_attributes(node).get("axis", 1)
+        values, "" if has_no_zero else zero, factors, read_attributes(node).get("axis", 1)
     )
 
 
@@ -155,7 +155,7 @@ def _has_column_scales(node: NodeProto, right: _Operand, rank: int) -> bool:
     """Whether there is one scale, or one for each column or output channel."""
     if right.scale.size == 1:
         return True
-    first = node.op_type == "Conv" or bool(_read_attributes(node).get("transB", 0))
+    first = node.op_type == "Conv" or bool(read_attributes(node).get("transB", 0))
     return bool(rank) and right.axis % rank == (0 if first else rank - 1)
 
 
@@ -180,7 +180,7 @@ def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[NodePro
     """Yield the integer operators and the conversion of their result to float32."""
     output, left, right = product.node.output[0], product.left, product.right
     weights = right.values
-    if _read_attributes(product.node).get("transB", 0):
+    if read_attributes(product.node).get("transB", 0):
         weights = f"{output}/b"
         yield _make_node("Transpose", [right.values], weights, perm=[1, 0])
     operator = _make_node(_INTEGER[product.node.op_type], [left.values, weights], f"{output}/sums")
@@ -232,7 +232,3 @@ def _lay_along(values: Array, columns: tuple[int, ...]) -> Array:
 
 def _make_node(kind: str, inputs: list[str], output: str, **attributes: Any) -> NodeProto:  # noqa: ANN401 - each of its own type
     return helper.make_node(kind, inputs, [output], name=output, **attributes)
-
-
-def _read_attributes(node: NodeProto) -> dict[str, Any]:
-    return {each.name: helper.get_attribute_value(each) for each in node.attribute}

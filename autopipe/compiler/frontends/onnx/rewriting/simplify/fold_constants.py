@@ -16,13 +16,10 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     describe_node,
     list_bodies,
     read_constant,
-)
-from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
-from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import (
-    STANDARD,
-    GraphView,
     replace_nodes,
 )
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node, evaluate_shape
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import STANDARD, GraphView
 from autopipe.errors import ModelError
 
 _MOVES: Final = frozenset({
@@ -132,12 +129,10 @@ class _ConstantFolding:
         sizes = self._view.type_of(node.input[0]).sizes
         if sizes is None:
             return None
-        numbers = np.array([size if isinstance(size, int) else _OPEN for size in sizes], np.int64)
-        if node.op_type == "Size":
-            element_count = np.prod(numbers, dtype=np.int64)
-            return None if _OPEN in numbers else {node.output[0]: np.asarray(element_count)}
-        ends = {each.name: each.i for each in node.attribute}
-        return self._store_sizes(node, numbers[slice(ends.get("start"), ends.get("end"))])
+        numbers = [size if isinstance(size, int) else _OPEN for size in sizes]
+        if node.op_type == "Size" and _OPEN in numbers:
+            return None
+        return self._store_sizes(node, evaluate_shape(node, numbers))
 
     def _fold_constant_node(self, node: NodeProto) -> dict[str, Array] | None:
         if not node.input or not all(self._is_known(name) for name in node.input if name):

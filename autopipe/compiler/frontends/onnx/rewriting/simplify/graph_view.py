@@ -6,7 +6,12 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from onnx.numpy_helper import from_array, to_array
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses, list_bodies
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    Array,
+    count_uses,
+    list_bodies,
+    replace_nodes,
+)
 from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import (
     UNKNOWN,
     ValueType,
@@ -88,13 +93,6 @@ def name_operand(node: NodeProto, index: int) -> str:
 def find_attribute(node: NodeProto, name: str) -> AttributeProto | None:
     """Return an attribute of a node, None if it is absent."""
     return next((each for each in node.attribute if each.name == name), None)
-
-
-def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
-    """Replace the nodes of a graph by others, which may be some of its own."""
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
 
 
 def drop_dead(graph: GraphProto) -> None:
