@@ -22,7 +22,7 @@ class OptimizeStage(Stage, frozen=True):
     """Simplify the module and convert its layouts."""
 
     name: ClassVar[str] = "optimize"
-    version: ClassVar[int] = 15
+    version: ClassVar[int] = 16
     produces: ClassVar[Kind] = Kind.MODULE
     needs: ClassVar[dict[str, Need]] = {"import": Need(Kind.MODEL)}
     runs_passes: ClassVar[bool] = True

@@ -1,7 +1,8 @@
-"""Share one object among equal types and attributes of a graph.
+"""Share one object among equal types, attributes and shapes of a graph.
 
 TVM infers a type for each call, and serializes each of them: for a graph of 10,000 nodes they are
-three quarters of the text. A shared object is serialized once, and then by number.
+three quarters of the text. A shape operand is ten objects. A shared object is serialized once, and
+then by number.
 
     lv: Tensor((1, 8, 8, 16))           lv: Tensor((1, 8, 8, 16))
     lv1: Tensor((1, 8, 8, 16))    ->    lv1: the type of lv
@@ -18,11 +19,11 @@ from tvm.relax.expr import _update_type as set_type
 from autopipe.compiler.graph.calls import graph_functions
 
 _Find = Callable[[Any], Any]
-"""Returns the first object that is equal to a type or attributes."""
+"""Returns the first object that is equal to a type, attributes or a shape."""
 
 
 def share_types(module: tvm.IRModule) -> tvm.IRModule:
-    """Share equal types and attributes among the variables and calls of a module."""
+    """Share equal types, attributes and shapes among the variables and calls of a module."""
     objects_by_hash: dict[int, Any] = {}
     results: dict[int, tuple[Any, Any]] = {}  # by address; the candidate is kept alive for it
 
@@ -61,6 +62,7 @@ def _share_in_function(
         [
             (relax.Call, share_attributes),
             (relax.TensorType, lambda kind, _: find(kind)),
+            (relax.ShapeExpr, lambda shape, _: find(shape)),
             (tvm.ir.TupleType, lambda kind, mutator: find(mutator.default_mutate(kind))),
             (tvm.ir.GlobalVar, lambda variable, _: names.get(variable, variable)),
             (tvm.ir.GenericConst, lambda constant, _: constant),  # a copy would be another one

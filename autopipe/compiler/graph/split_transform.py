@@ -92,6 +92,8 @@ def _has_symbols(ty: tvm.ir.Type) -> bool:
 
 def _is_flat(value: relax.Expr) -> bool:
     """Tell whether a value has no nested function or branch."""
+    if isinstance(value, relax.Var):  # the most frequent kind
+        return not is_prim_expr(value)
     if isinstance(value, relax.Call):
         is_named = isinstance(value.op, tvm.ir.Op | tvm.ir.GlobalVar)
         is_barrier = getattr(value.op, "name", "") == "relax.builtin.stop_lift_params"
@@ -100,8 +102,6 @@ def _is_flat(value: relax.Expr) -> bool:
         return all(map(_is_flat, value.fields))
     if isinstance(value, relax.TupleGetItem):
         return _is_flat(value.tuple_value)
-    if isinstance(value, relax.Var):
-        return not is_prim_expr(value)
     return isinstance(value, _LEAVES) or is_prim_expr(value)
 
 
@@ -163,8 +163,8 @@ class _TransformBuilder:
             return self._variables[value] if value in self._variables else self._bind_weight(value)
         if isinstance(value, relax.Call):
             arguments = list(map(self._replace, value.args))
-            new_call = relax.Call(value.op, arguments, value.attrs, value.ty_args, value.span)
-            return self._builder.normalize(new_call)
+            parts = value.op, arguments, value.attrs, value.ty_args, value.span, value.ty
+            return self._builder.normalize(relax.Call(*parts))
         if isinstance(value, relax.Tuple):
             return self._builder.normalize(relax.Tuple(list(map(self._replace, value.fields))))
         if isinstance(value, relax.TupleGetItem):

@@ -140,8 +140,12 @@ class CallLabels:
 
     def _make_key(self, value: tvm.ir.Expr, numbers: _Known) -> object:
         if isinstance(value, relax.Call):
-            name = find_callee(value) or getattr(value.op, "name", None) or str(value.op)
-            return name, tuple(self._number_value(argument, numbers) for argument in value.args)
+            if (name := find_callee(value)) is not None:  # the callee itself is no operand
+                arguments = list(value.args)[1:]
+            else:
+                name = getattr(value.op, "name", None) or str(value.op)
+                arguments = list(value.args)
+            return name, tuple(self._number_value(argument, numbers) for argument in arguments)
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
             content = sha256(array.tobytes()).hexdigest() if array.nbytes <= _LARGEST else ""

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 tvm = pytest.importorskip("tvm")
-import tvm_ffi  # noqa: E402
 from tvm import relax, tirx  # noqa: E402
 
 from autopipe.compiler.graph.shared_inference import _InferredTypes  # noqa: E402
@@ -52,12 +51,8 @@ def test_an_equal_call_has_the_type_of_the_first(make: Callable[[], Any]) -> Non
     counted, builder = Counted(first.op), relax.BlockBuilder()
     types = [counted.shared.infer_type(call, builder) for call in (first, second)]
     assert len(counted.calls) == 1
-    assert tvm_ffi.structural_equal(types[0], types[1])
+    assert types[1].same_as(types[0]), "so that later passes find them equal by address"
     assert types[0].ndim == first.args[0].ty.ndim
-    batches = [call.args[0].ty.shape.values[0] for call in (first, second)]
-    assert all(
-        kind.shape.values[0].same_as(size) for kind, size in zip(types, batches, strict=True)
-    ), "sizes are those of the operands, as TVM takes them over"
 
 
 def test_calls_that_differ_are_told_apart() -> None:

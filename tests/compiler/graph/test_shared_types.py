@@ -83,3 +83,25 @@ def test_the_given_module_stays_as_it_is(tmp_path):
     before = given.script(show_meta=True)
     module_io.save_module(given, tmp_path / "module.json")
     assert given.script(show_meta=True) == before
+
+
+def test_an_equal_shape_operand_is_written_once(tmp_path):
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4, 6), "float32"), y: R.Tensor(("n", 2), "float32")):
+        n = T.int64()
+        a = R.reshape(x, R.shape([2, 12]))
+        b = R.reshape(R.exp(x), R.shape([2, 12]))
+        c = R.reshape(y, R.shape([2 * n]))
+        d = R.reshape(R.exp(y), R.shape([2 * n]))
+        return (a, b, c, d)
+"""
+    given, found, _ = saved(text, tmp_path)
+    assert tvm_ffi.structural_equal(given, found)
+    calls = [each.value for each in found["main"].body.blocks[0].bindings]
+    shapes = [call.args[1] for call in calls if call.op.name == "relax.reshape"]
+    assert shapes[0].same_as(shapes[1])
+    assert shapes[2].same_as(shapes[3])
+    assert not shapes[0].same_as(shapes[2])

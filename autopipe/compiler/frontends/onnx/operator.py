@@ -190,7 +190,7 @@ class Operator:
 
     def has(self, traits: Trait) -> bool:
         """Whether the operator has one of these traits."""
-        return bool(self.traits & traits)
+        return bool(self.traits.value & traits.value)  # `&` of flags takes twice as long
 
     @property
     def is_importable(self) -> bool:

@@ -24,7 +24,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.dynamic_sizes.node_converter import convert_node
 from autopipe.compiler.frontends.onnx.operator import ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS
-from autopipe.compiler.frontends.onnx.reading.tensors import list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import HIDDEN_NAMES, list_graphs
 from autopipe.compiler.patches import replace_converters
 
 _BY_NAME: Final = {
@@ -36,17 +36,12 @@ _BY_NAME: Final = {
 they override others of that name."""
 
 
-_HIDDEN_NAMES: Final = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
-"""Names that hide control flow from TVM's importer: it computes both branches of an If beforehand,
-which prevents fusion in the whole model."""
-
-
 def hide_control_nodes(model: ModelProto) -> None:
     """Rename control flow nodes to their hidden names."""
     for graph in list_graphs(model.graph):
         for node in graph.node:
-            if node.op_type in _HIDDEN_NAMES:
-                node.op_type = _HIDDEN_NAMES[node.op_type]
+            if node.op_type in HIDDEN_NAMES:
+                node.op_type = HIDDEN_NAMES[node.op_type]
                 node.name = node.name or next(filter(None, node.output), "")
 
 
@@ -86,7 +81,7 @@ def install_converters(extents: Extents, recorder: ConvertedNodes) -> Iterator[N
     """
     functions = BodyFunctions()
     converters = {
-        _HIDDEN_NAMES.get(name, name): NodeConverter(operator, extents, functions, recorder)
+        HIDDEN_NAMES.get(name, name): NodeConverter(operator, extents, functions, recorder)
         for name, operator in _BY_NAME.items()
     }
     with replace_converters(converters):

@@ -1,7 +1,8 @@
 """The gate: all checks of an untrusted model before it reaches TVM.
 
-The checks run in a sandboxed child process first, and are repeated in this process on the same
-bytes, so that no output of the child has to be trusted.
+The checks run in a sandboxed child process first. This process then parses the same bytes and
+infers the same shapes, so that it takes nothing from the child but whether they passed. If a model
+has external data, it repeats the checks too, as those files may have changed meanwhile.
 """
 
 from collections import Counter
@@ -80,7 +81,7 @@ def admit_model(
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {format_sizes(sizes)}: {error}; {advice}") from error
-    return vet_model(data, path, inputs)
+    return _read_vetted(data, path, inputs)
 
 
 def sketch_model(data: bytes, path: Path) -> Vetted:
@@ -91,7 +92,7 @@ def sketch_model(data: bytes, path: Path) -> Vetted:
     run_in_sandbox(
         lambda: _try_model(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS
     )
-    return vet_model(data, path, None)
+    return _read_vetted(data, path, None)
 
 
 def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] | None]:
@@ -126,8 +127,27 @@ def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
 def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     """Check a model in this process; with None for `inputs`, dynamic dimensions stay unbound."""
     model = parse_model(data)
+    _check_stored(model, data, path)
+    vetted_model, inferred_model = _bind_model(model, path, inputs)
+    names = [value.name for value in vetted_model.inputs]
+    shapes.check_types(inferred_model.graph)
+    _check_reached(model.graph, names)
+    memory.check_memory(inferred_model.graph, names, vetted_model.weights)
+    return vetted_model
+
+
+def _read_vetted(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
+    """Read a model whose bytes a child has vetted, and vet it again if it has external data."""
+    if source.list_locations(data):
+        return vet_model(data, path, inputs)
+    return _bind_model(parse_model(data), path, inputs)[0]
+
+
+def _check_stored(model: ModelProto, data: bytes, path: Path) -> None:
+    """Check the operators, outputs and tensors of a model as they are in its file."""
     graph = model.graph
     check_operators.check_operators(graph)
+    tensors.check_bodies(graph)
     opset = check_operators.read_opset(model.opset_import)
     check_operators.check_definitions(graph, opset)
     check_operators.check_inputs(graph, opset)
@@ -137,6 +157,16 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
         if value.type.WhichOneof("value") not in {None, "tensor_type"}:
             raise ModelError(f"output {value.name!r} is not a tensor")
     _check_tensors(graph, data, path)
+
+
+def _bind_model(
+    model: ModelProto, path: Path, inputs: Mapping[str, Input] | None
+) -> tuple[Vetted, ModelProto]:
+    """Detach the weights of a model, bind its inputs and infer its shapes.
+
+    Returns the model, and a copy of it with inferred types.
+    """
+    graph, opset = model.graph, check_operators.read_opset(model.opset_import)
     lift_tensors(graph)
     weights = detach_weights(graph)
     _load_the_rest(graph, path)
@@ -154,10 +184,8 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
     exporter_forms.give_scalars(model)
     inferred_model = shapes.infer_shapes(model)
     exporter_forms.name_types(graph, inferred_model.graph)
-    shapes.check_types(inferred_model.graph)
-    _check_reached(graph, values)
-    memory.check_memory(inferred_model.graph, [value.name for value in values], weights)
-    return Vetted(model, weights, values, shapes.read_static_shapes(inferred_model.graph), opset)
+    static_shapes = shapes.read_static_shapes(inferred_model.graph)
+    return Vetted(model, weights, values, static_shapes, opset), inferred_model
 
 
 def parse_model(data: bytes) -> ModelProto:
@@ -259,13 +287,12 @@ def _load_the_rest(graph: GraphProto, path: Path) -> None:
             tensor.CopyFrom(numpy_helper.from_array(tensors.read_array(tensor, path), tensor.name))
 
 
-def _check_reached(graph: GraphProto, inputs: Iterable[Value]) -> None:
-    """Reject a graph without an output that depends on an input."""
-    reached_names = {value.name for value in inputs}
+def _check_reached(graph: GraphProto, inputs: Iterable[str]) -> None:
+    """Reject a graph without an output that depends on an input, by the names of its inputs."""
+    reached_names = set(inputs)
     for node in graph.node:
-        bodies = [body for each in node.attribute for body in (each.g, *each.graphs)]
         if not reached_names.isdisjoint(node.input) or any(
-            reached_names & count_uses(body).keys() for body in bodies
+            reached_names & count_uses(body).keys() for body in tensors.list_bodies(node)
         ):
             reached_names.update(node.output)
     if not any(value.name in reached_names for value in graph.output):

@@ -12,6 +12,7 @@ are therefore renamed to an unknown operator, which propagates nothing.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import onnx
@@ -115,11 +116,19 @@ def _list_long(inferred_model: ModelProto) -> set[str]:
             for tensor in graph.initializer
             if len(tensor.dims) == 1 and tensor.dims[0] > _LONG
         )
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            dims = value.type.tensor_type.shape.dim
-            if len(dims) == 1 and dims[0].dim_value > _LONG:
-                names.add(value.name)
+        names.update(
+            value.name
+            for value in (*graph.input, *graph.value_info, *graph.output)
+            if _is_long_vector(value.type.SerializeToString())
+        )
     return names
+
+
+@lru_cache(1 << 12)
+def _is_long_vector(data: bytes) -> bool:
+    """Tell whether a serialized type, of which a graph has few, is that of a long vector."""
+    dims = onnx.TypeProto.FromString(data).tensor_type.shape.dim
+    return len(dims) == 1 and dims[0].dim_value > _LONG
 
 
 def _read_shapes(inferred_model: ModelProto) -> dict[str, tuple[int, ...]]:

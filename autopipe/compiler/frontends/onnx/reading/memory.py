@@ -48,7 +48,7 @@ def _list_steps(
     `varying` collects the results that depend on the inputs.
     """
     for index, node in enumerate(graph.node):
-        inner = [body for each in node.attribute for body in (each.g, *each.graphs) if body.node]
+        inner = [body for body in list_bodies(node) if body.node]
         for body in inner:
             yield from _list_steps(body, byte_counts, varying)
         read = {*node.input, *(name for body in inner for name in _list_read_values(body))}

@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     describe_node,
     list_graphs,
     name_nodes,
-    read_value_shape,
+    parse_type,
     to_dtype_name,
 )
 from autopipe.config.model import Input
@@ -254,11 +254,14 @@ def count_bytes(graph: GraphProto) -> dict[str, int]:
 
 def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """Yield (name, shape, element type) of each value of static shape."""
+    counted: set[tuple[int, ...]] = set()
     for value in (*graph.input, *graph.value_info, *graph.output):
-        shape = read_value_shape(value)
+        shape, kind = parse_type(value.type.SerializeToString())
         if shape is not None:
-            count_elements(shape, f"value {value.name!r}")
-            yield value.name, shape, value.type.tensor_type.elem_type
+            if shape not in counted:
+                count_elements(shape, f"value {value.name!r}")
+                counted.add(shape)
+            yield value.name, shape, kind
 
 
 def _add_output_shapes(model: ModelProto) -> ModelProto:

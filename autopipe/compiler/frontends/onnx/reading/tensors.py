@@ -4,6 +4,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ DTYPES = {
 
 _EXTERNAL = 1
 MAX_DEPTH = 16
+WITH_GRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators with graphs among their attributes. `check_bodies` rejects graphs in others, whose
+attributes need no look: that takes four times as long as the rest of a walk."""
+HIDDEN_NAMES = {"If": "autopipe_If", "Loop": "autopipe_Loop"}
+"""Names that hide control flow from TVM's importer: it computes both branches of an If beforehand,
+which prevents fusion in the whole model."""
+_WITH_GRAPHS = WITH_GRAPHS.union(HIDDEN_NAMES.values())
 
 
 def to_dtype_name(number: int, label: str) -> str:
@@ -60,11 +68,23 @@ def list_graphs(graph: GraphProto, depth: int = 0) -> Iterator[GraphProto]:
         raise ModelError(f"graphs are nested deeper than {MAX_DEPTH} levels")
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:  # as in `list_bodies`, without a generator for each node
-            if attribute.HasField("g"):
-                yield from list_graphs(attribute.g, depth + 1)
-            for inner in attribute.graphs:
-                yield from list_graphs(inner, depth + 1)
+        if node.op_type in _WITH_GRAPHS:  # as in `list_bodies`, without a generator for each node
+            for body in list_bodies(node):
+                yield from list_graphs(body, depth + 1)
+
+
+def check_bodies(graph: GraphProto) -> None:
+    """Reject a node with a graph among its attributes whose operator takes none."""
+    for inner in list_graphs(graph):
+        for node in inner.node:
+            if node.op_type in WITH_GRAPHS:
+                continue
+            for attribute in node.attribute:
+                if attribute.HasField("g") or attribute.graphs:
+                    raise ModelError(
+                        f"{describe_node(node)} has a graph as attribute {attribute.name!r}, "
+                        "which its operator does not take"
+                    )
 
 
 def list_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
@@ -78,7 +98,7 @@ def list_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 def list_bodies(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs inside a node."""
-    for attribute in node.attribute:
+    for attribute in node.attribute if node.op_type in _WITH_GRAPHS else ():
         if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
@@ -108,11 +128,20 @@ def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
 
 def read_type_shape(kind: TypeProto) -> tuple[int, ...] | None:
     """Return the shape of a tensor's type, or None if it is not static."""
-    if not kind.tensor_type.HasField("shape"):
-        return None
-    dims = kind.tensor_type.shape.dim
+    return parse_type(kind.SerializeToString())[0]
+
+
+@lru_cache(1 << 12)
+def parse_type(data: bytes) -> tuple[tuple[int, ...] | None, int]:
+    """Return the shape of a serialized type, None if it is not static, and its element type.
+
+    A graph has few types: reading the fields of each value takes three times as long.
+    """
+    kind = TypeProto.FromString(data).tensor_type
+    dims = kind.shape.dim
     shape = tuple([dim.dim_value for dim in dims if dim.HasField("dim_value")])
-    return shape if len(shape) == len(dims) else None
+    is_static = kind.HasField("shape") and len(shape) == len(dims)
+    return shape if is_static else None, kind.elem_type
 
 
 def name_nodes(graph: GraphProto) -> None:

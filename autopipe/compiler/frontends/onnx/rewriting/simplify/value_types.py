@@ -1,6 +1,7 @@
 """Types of values: element type, and each size as a number, a name, or None."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import onnx
@@ -61,7 +62,7 @@ def note_types(model: ModelProto) -> None:
 def read_types(graph: GraphProto) -> dict[str, ValueType]:
     """Return the noted types of a graph by name, without inner graphs."""
     types = {
-        value.name: _read_type(value.type)
+        value.name: _parse_type(value.type.SerializeToString())
         for value in (*graph.input, *graph.value_info, *graph.output)
     }
     types.update(
@@ -70,7 +71,10 @@ def read_types(graph: GraphProto) -> dict[str, ValueType]:
     return types
 
 
-def _read_type(kind: TypeProto) -> ValueType:
+@lru_cache(1 << 12)
+def _parse_type(data: bytes) -> ValueType:
+    """Parse a serialized type, of which a graph has few."""
+    kind = TypeProto.FromString(data)
     tensor = kind.tensor_type
     if not kind.HasField("tensor_type"):
         return UNKNOWN
