@@ -61,6 +61,21 @@ class KernelPass:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelModulePass:
+    """A pass over all kernels, which may add functions that they call."""
+
+    name: str
+    reason: str
+    rewrite: ModulePass
+
+    def to_tvm(self) -> tvm.transform.Pass:
+        """Convert to a pass of TVM."""
+        return tvm.transform.module_pass(
+            lambda module, _: self.rewrite(module), opt_level=0, name=self.name
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PassPhase(Generic[State_contra]):
     """Consecutive passes with one purpose."""
 
@@ -87,6 +102,11 @@ def module_pass(
 def kernel_pass(rewrite: KernelRewrite, reason: str) -> KernelPass:
     """Wrap a rewrite of kernels as a pass, under the function's name."""
     return KernelPass(str(getattr(rewrite, "__name__", "")), reason, rewrite)
+
+
+def kernel_module_pass(function: ModulePass, reason: str) -> KernelModulePass:
+    """Wrap a function of all kernels as a pass, under the function's name."""
+    return KernelModulePass(str(getattr(function, "__name__", "")), reason, function)
 
 
 def run_passes(

@@ -5,6 +5,7 @@
     LINK              the stage *build*: kernels replaced by their schedules, work on weights apart
     MACHINE_DYNAMIC   code for the virtual machine, for dynamic shapes; static ones take TVM's list
     KERNELS           loops of kernels as they are scheduled, before TVM's own list
+                      before these, `KERNELS_DYNAMIC` are run where a size is dynamic
     HOST_KERNELS      loops for a processor as LLVM gets them, after it; `HOST_KERNELS_DYNAMIC` are
                       run before these where a size is dynamic
 
@@ -26,6 +27,7 @@ from autopipe.compiler.codegen.multiply_by_reciprocals import multiply_by_recipr
 from autopipe.compiler.codegen.order_size_stores import order_size_stores
 from autopipe.compiler.codegen.propagate_nan import propagate_nan
 from autopipe.compiler.codegen.round_to_bfloat16 import round_to_bfloat16
+from autopipe.compiler.codegen.share_loop_bodies import share_loop_bodies, state_device
 from autopipe.compiler.codegen.share_shapes import share_shapes
 from autopipe.compiler.codegen.split_at_borders import split_at_borders
 from autopipe.compiler.codegen.type_bfloat16_operands import type_bfloat16_operands
@@ -37,9 +39,11 @@ from autopipe.compiler.graph.split_resize import RESIZE
 from autopipe.compiler.labels.node_labels import complete_labels, keep_merged
 from autopipe.compiler.loops.exact_divisions import protect_divisions, protect_module_divisions
 from autopipe.compiler.named_pass import (
+    KernelModulePass,
     KernelPass,
     NamedPass,
     PassPhase,
+    kernel_module_pass,
     kernel_pass,
     module_pass,
     tvm_pass,
@@ -110,12 +114,8 @@ INFERENCE: Final[PassPhase[OptimizeState]] = PassPhase(
     "inference",
     (
         tvm_pass(transform.CanonicalizeBindings, "a value has one name, so that patterns match"),
-        tvm_pass(
-            transform.DecomposeOpsForInference, "batch normalization and dropout are arithmetic"
-        ),
-        module_pass(
-            inline_scalars, "a constant of one element is a number without memory", {CONSTANT}
-        ),
+        tvm_pass(transform.DecomposeOpsForInference, "batch normalization is arithmetic"),
+        module_pass(inline_scalars, "a constant of one element needs no memory", {CONSTANT}),
         module_pass(
             rewrite_transposed_convolutions,
             "all schedules of convolutions serve transposed ones",
@@ -148,12 +148,8 @@ OPTIMIZE: Final[tuple[PassPhase[OptimizeState], ...]] = (
     PassPhase(
         "convolutions",
         (
-            module_pass(
-                drop_dead_taps, "a tap of a kernel that reads nothing but padding is zero", LAYOUTS
-            ),
-            module_pass(
-                split_by_live_regions, "parts of images read few taps of a dilated kernel", LAYOUTS
-            ),
+            module_pass(drop_dead_taps, "a tap that reads only padding is zero", LAYOUTS),
+            module_pass(split_by_live_regions, "parts of images read few dilated taps", LAYOUTS),
         ),
     ),
     PassPhase(
@@ -302,6 +298,13 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
 
 _AS_TVM: Final = "as in TVM's list `default`"
 
+_MACHINE: Final = (
+    transform.ToNonDataflow, transform.RemovePurityChecking, transform.CallTIRRewrite,
+    transform.StaticPlanBlockMemory, transform.LowerAllocTensor, transform.KillAfterLastUse,
+    transform.LowerRuntimeBuiltin, transform.ComputePrimValue, transform.VMShapeLower,
+    transform.AttachGlobalSymbol,
+)  # fmt: skip
+
 MACHINE_DYNAMIC: Final[tuple[PassPhase[None], ...]] = (
     PassPhase(
         "virtual machine, dynamic shapes",
@@ -313,16 +316,7 @@ MACHINE_DYNAMIC: Final[tuple[PassPhase[None], ...]] = (
                 "views stay views; TVM's list would make copies of them",
                 lambda module, _: transform.LegalizeOps({RESHAPE: lambda _, call: call})(module),
             ),
-            tvm_pass(transform.ToNonDataflow, _AS_TVM),
-            tvm_pass(transform.RemovePurityChecking, _AS_TVM),
-            tvm_pass(transform.CallTIRRewrite, _AS_TVM),
-            tvm_pass(transform.StaticPlanBlockMemory, _AS_TVM),
-            tvm_pass(transform.LowerAllocTensor, _AS_TVM),
-            tvm_pass(transform.KillAfterLastUse, _AS_TVM),
-            tvm_pass(transform.LowerRuntimeBuiltin, _AS_TVM),
-            tvm_pass(transform.ComputePrimValue, _AS_TVM),
-            tvm_pass(transform.VMShapeLower, _AS_TVM),
-            tvm_pass(transform.AttachGlobalSymbol, _AS_TVM),
+            *(tvm_pass(make, _AS_TVM) for make in _MACHINE),
             module_pass(share_shapes, "a shape is made once in a call, and not for each tensor"),
             module_pass(order_size_stores, "the same model gives the same bytes"),
         ),
@@ -336,7 +330,12 @@ KERNELS: Final[tuple[KernelPass, ...]] = (
     kernel_pass(choose_once_per_vector, "TVM makes no vectors of a loop that chooses elements"),
 )
 
+KERNELS_DYNAMIC: Final[tuple[KernelModulePass, ...]] = (
+    kernel_module_pass(share_loop_bodies, "parallel and serial loops of one body compile it once"),
+)
+
 HOST_KERNELS_DYNAMIC: Final[tuple[KernelPass, ...]] = (
+    kernel_pass(state_device, "shared bodies of loops allocate memory, too"),
     kernel_pass(assume_nonnegative_sizes, "division by a nonnegative size is one instruction"),
 )
 

@@ -14,6 +14,7 @@ condition on the sizes. Example: a border around images of 8 * height by 8 * wid
 from collections.abc import Sequence
 from typing import Any, Final
 
+import tvm
 from tvm import tirx
 from tvm.s_tir import SBlock, Schedule
 
@@ -32,10 +33,13 @@ _SERIAL_SUFFIX: Final = "_alone"
 """Suffix of the buffers that only the serial copy of a loop nest uses."""
 
 
-def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
+def guard_parallel_loops(
+    sch: Schedule, block: str | None = None, *, pays: bool | tvm.ir.Expr | None = None
+) -> None:
     """Guard each outermost parallel loop of a function with dynamic shapes.
 
     A loop with little work runs on one thread. With the name of a block, only the loop around it.
+    `pays` is the condition for threads; by default it is a number of iterations.
     """
     function = sch.mod["main"]
     dynamic_sizes = read_dynamic_sizes(function) if open_variables(function) else None
@@ -45,7 +49,9 @@ def guard_parallel_loops(sch: Schedule, block: str | None = None) -> None:
     nests = list_statements(root)
     new_buffers: list[Any] = []
     bodies = [
-        guard_nest(nest, dynamic_sizes, _list_own_buffers(root, nests, nest), new_buffers)
+        guard_nest(
+            nest, dynamic_sizes, _list_own_buffers(root, nests, nest), new_buffers, pays=pays
+        )
         if _has_block(nest, block)
         else nest
         for nest in nests
@@ -60,15 +66,19 @@ def guard_nest(
     dynamic_sizes: DynamicSizes | None,
     own_buffers: Sequence[Any] = (),
     new_buffers: list[Any] | None = None,
+    *,
+    pays: bool | tvm.ir.Expr | None = None,
 ) -> tirx.Stmt:
-    """Return a loop nest that is parallel only where its blocks run at least `ELEMENTS` times.
+    """Return a loop nest that is parallel only where that pays.
 
-    A buffer of `own_buffers` is used by this nest alone. The serial copy gets a buffer of its own,
-    appended to `new_buffers`: else TVM would allocate one above both, shared by all threads.
+    By default it does where its blocks run at least `ELEMENTS` times. A buffer of `own_buffers` is
+    used by this nest alone. The serial copy gets a buffer of its own, appended to `new_buffers`:
+    else TVM would allocate one above both, shared by all threads.
     """
     if dynamic_sizes is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
         return nest
-    pays = is_large_enough([_count_iterations(nest)], ELEMENTS, dynamic_sizes)
+    if pays is None:
+        pays = is_large_enough([_count_iterations(nest)], ELEMENTS, dynamic_sizes)
     if pays is True:
         return nest
     if pays is False:

@@ -22,7 +22,12 @@ PASSES: list[NamedPass[Any]] = [
     *(one for phase in pass_lists.LOWER for one in phase.passes),
     *(one for phase in pass_lists.LINK for one in phase.passes),
 ]
-KERNELS = (pass_lists.KERNELS, pass_lists.HOST_KERNELS_DYNAMIC, pass_lists.HOST_KERNELS)
+KERNELS = (
+    pass_lists.KERNELS_DYNAMIC,
+    pass_lists.KERNELS,
+    pass_lists.HOST_KERNELS_DYNAMIC,
+    pass_lists.HOST_KERNELS,
+)
 
 
 def doubled():

@@ -27,7 +27,12 @@ _SIZE: Final = "int64"
 
 
 def assume_nonnegative_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Bound the sizes that a kernel with the packed interface reads from its arguments by 0."""
+    """Bound the sizes that a kernel reads from its arguments by 0.
+
+    The body that loops of a kernel share takes sizes and its position by value.
+    """
+    if "global_symbol" not in function.attrs:
+        return _bound_parameters(function)
     shapes: list[tvm.ir.Var] = []
 
     def collect_shape(bind: tirx.Bind) -> None:
@@ -46,6 +51,22 @@ def assume_nonnegative_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
     tvm_ffi.structural_walk(function, (tirx.Bind, collect_shape))
     return tvm_ffi.structural_map(function, (tirx.Bind, bound_size))
+
+
+def _bound_parameters(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Bound the integer parameters of a function without the packed interface by 0."""
+    reads = {
+        at: tirx.Var(f"{param.name}_read", param.ty)
+        for at, param in enumerate(function.params)
+        if str(param.ty) == _SIZE
+    }
+    bounds = [
+        tirx.Bind(function.params[at], tirx.max(read, tirx.const(0, _SIZE)))
+        for at, read in reads.items()
+    ]
+    params = [reads.get(at, param) for at, param in enumerate(function.params)]
+    body = tirx.stmt_seq(*bounds, function.body)
+    return tirx.PrimFunc(params, body, function.ret_type, function.attrs)
 
 
 def _read_struct_field(value: tvm.ir.Expr) -> int | None:

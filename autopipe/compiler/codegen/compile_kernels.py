@@ -17,11 +17,12 @@ from tvm.support import cc
 from tvm.tirx.compilation_pipeline import register_tir_pipeline
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import is_dynamic, open_variables
-from autopipe.compiler.named_pass import KernelPass, run_passes
+from autopipe.compiler.named_pass import KernelModulePass, KernelPass, run_passes
 from autopipe.compiler.pass_lists import (
     HOST_KERNELS,
     HOST_KERNELS_DYNAMIC,
     KERNELS,
+    KERNELS_DYNAMIC,
     MACHINE_DYNAMIC,
 )
 from autopipe.compiler.patches import replace_build
@@ -76,14 +77,16 @@ def _choose_pipeline(kernels: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
 
 
 def make_kernel_pipeline(
-    host_passes: Sequence[KernelPass], skipped_passes: Collection[str] = ()
+    kernel_passes: Sequence[KernelPass | KernelModulePass],
+    host_passes: Sequence[KernelPass],
+    skipped_passes: Collection[str] = (),
 ) -> tuple[object, Callable[[], object], object]:
     """Return TVM's passes for kernels, host code and device code, with ours before them.
 
     `skipped_passes` are names of TVM's passes for kernels that do not run.
     """
     kernels, host, device = default_s_tir_pipeline()
-    ours = [kernel_pass.to_tvm() for kernel_pass in KERNELS]
+    ours = [kernel_pass.to_tvm() for kernel_pass in kernel_passes]
     last = [host_pass.to_tvm() for host_pass in host_passes]
     sequence = tvm.transform.Sequential
     kernels = _skip_passes(kernels, skipped_passes) if skipped_passes else kernels
@@ -141,9 +144,14 @@ def _compile_folded(
     return compile_kernel(function, target)
 
 
-register_tir_pipeline(STATIC, partial(make_kernel_pipeline, HOST_KERNELS))
+register_tir_pipeline(STATIC, partial(make_kernel_pipeline, KERNELS, HOST_KERNELS))
 register_tir_pipeline(
     DYNAMIC,
-    partial(make_kernel_pipeline, (*HOST_KERNELS_DYNAMIC, *HOST_KERNELS), SKIPPED_DYNAMIC),
+    partial(
+        make_kernel_pipeline,
+        (*KERNELS_DYNAMIC, *KERNELS),
+        (*HOST_KERNELS_DYNAMIC, *HOST_KERNELS),
+        SKIPPED_DYNAMIC,
+    ),
 )
 replace_build(_compile_folded)

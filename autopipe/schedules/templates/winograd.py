@@ -20,25 +20,27 @@ The loops of F(4x4, 3x3), which has 6 x 6 positions:
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tvm.ir import Expr, IRModule
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer
-from tvm.tirx import FloorDiv, IfThenElse, Mul, Stmt, Var, stmt_seq
-from tvm_ffi import StructuralMutator, structural_equal, structural_mutate
+from tvm.tirx import Bind, FloorDiv, For, IfThenElse, Mul, Stmt, Var, const, stmt_seq
+from tvm_ffi import StructuralMutator, structural_equal, structural_map, structural_mutate
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, read_dynamic_sizes
-from autopipe.compiler.loops.copy_loops import copy_loop_nest
+from autopipe.compiler.dynamic_sizes.kernel_sizes import (
+    DynamicSizes,
+    find_min_extent,
+    read_dynamic_sizes,
+)
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import filtering_cost
 from autopipe.schedules.analysis.blocks import is_large_enough, parts_of
-from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering
 from autopipe.schedules.divisors import list_divisors
-from autopipe.schedules.guarded import list_statements
+from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
 from autopipe.schedules.primitives import parallelize_loop, write_out
@@ -55,18 +57,27 @@ MAX_TILES = 64
 """Maximum tiles in a parallel block."""
 
 OPEN_TILES = 24
-"""Maximum tiles in a parallel block where their number is dynamic: the last block is padded."""
-
-FEW_TILES = 4
-"""Maximum tiles in a block where there are few, which run on one thread."""
+"""Maximum tiles in a parallel block where their number is dynamic: few tiles make one block."""
 
 _LONG: Final = 8 * PRODUCTS
 """Products that are too many for one thread, even if padding wastes work."""
+
+_HIDING: Final = 8
+"""Minimum vectors of sums of a group of tiles: they hide the latency of 4 cycles in 2 ports."""
 
 MAX_CHUNK = 256
 """Maximum output channels between product and inverse transform."""
 
 _STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
+
+
+class _TileLoops(NamedTuple):
+    """The loops that run over blocks, and over the tiles of a block."""
+
+    job: LoopRV
+    input_tile: LoopRV
+    row_group: LoopRV
+    output_tile: LoopRV
 
 
 class WinogradTemplate(Template[Filtering, Blocking]):
@@ -107,14 +118,12 @@ class WinogradTemplate(Template[Filtering, Blocking]):
         if dynamic_sizes is None:
             _schedule_stages(sch, filtering, knobs)
             return
-        large, small = (
-            _schedule_by_blocks(sch, filtering, knobs, most) for most in (OPEN_TILES, FEW_TILES)
-        )
-        large_root, small_root = (one.mod["main"].body.block for one in (large, small))
-        root = _build_branch(
-            large_root, small_root, _has_few_tiles(_find_tile_count(sch), filtering, dynamic_sizes)
-        )
+        tiles = _find_tile_count(sch)
+        rows = _choose_rows(knobs, find_min_extent(tiles, dynamic_sizes))
+        root = _schedule_by_blocks(sch, filtering, replace(knobs, rows=rows))
+        has_many = _has_many_tiles(tiles, filtering, dynamic_sizes)
         sch.state.replace(sch.get_sref(sch.get_sblock("root")), root)
+        guard_parallel_loops(sch, _INPUT, pays=has_many)
 
 
 WINOGRAD: Final = WinogradTemplate()
@@ -131,63 +140,74 @@ def _list_block_shapes(
                 yield row_groups * rows, parts, strips_at_once * columns
 
 
-def _schedule_by_blocks(
-    sch: Schedule, filtering: Filtering, knobs: Blocking, most: int
-) -> Schedule:
-    """Schedule a function of dynamic shapes in blocks of at most `most` tiles."""
-    rows = min(knobs.rows, most)
-    tiles = max(1, min(knobs.tiles, most) // rows) * rows
-    parts = knobs.parts if most == OPEN_TILES else 1
-    rounded_schedule, blocking = (
-        make_schedule(_round_up_tiles(sch, tiles)),
-        replace(knobs, tiles=tiles, rows=rows, parts=parts),
-    )
-    _schedule_stages(rounded_schedule, filtering, blocking, parallel=most == OPEN_TILES)
-    return rounded_schedule
+def _choose_rows(knobs: Blocking, fewest: int) -> int:
+    """Choose the tiles that are summed in registers at once: they divide the fewest that there are.
 
-
-def _has_few_tiles(tiles: Expr, filtering: Filtering, dynamic_sizes: DynamicSizes) -> bool | Expr:
-    """Tell whether tiles are so few that small blocks on one thread are faster.
-
-    They are where threads do not pay, and where a large block would be mostly padding, unless these
-    tiles are much work for one thread.
+    Example: with 4, 8 or more tiles a group of 5 becomes one of 4, without padding.
     """
-    products_per_tile = filtering.positions * filtering.inputs * filtering.outputs
-    most = max(PRODUCTS // products_per_tile, min(2 * OPEN_TILES // 3, _LONG // products_per_tile))
-    has_many = is_large_enough([tiles], most + 1, dynamic_sizes)
-    return not has_many if isinstance(has_many, bool) else tiles <= most
+    most, vectors = min(knobs.rows, OPEN_TILES), knobs.columns // knobs.width
+    fitting = [rows for rows in list_divisors(fewest, most) if rows * vectors >= _HIDING]
+    return max(fitting, default=most)
 
 
-def _build_branch(large: SBlock, small: SBlock, has_few_tiles: bool | Expr) -> SBlock:  # noqa: FBT001 - a condition
-    """Build a root block that branches to one of two; both read the same transformed kernel."""
-    if isinstance(has_few_tiles, bool):
-        return small if has_few_tiles else large
-    roots = (large, small)
-    kernels, jobs = zip(*map(list_statements, roots), strict=True)
-    large_output, small_output = (_find_written_buffer(kernel) for kernel in kernels)
-    small_loops = copy_loop_nest(jobs[1], [(small_output, large_output)])
-    buffers = [one for root in roots for one in root.alloc_buffers if not one.same_as(small_output)]
+def _schedule_by_blocks(sch: Schedule, filtering: Filtering, knobs: Blocking) -> SBlock:
+    """Schedule a function of dynamic shapes in blocks of at most `OPEN_TILES` tiles."""
+    tiles = max(1, min(knobs.tiles, OPEN_TILES) // knobs.rows) * knobs.rows
+    rounded_schedule = make_schedule(_round_up_tiles(sch, tiles))
+    blocking = replace(knobs, tiles=tiles)
+    loops = _schedule_stages(rounded_schedule, filtering, blocking)
+    return _skip_padding(rounded_schedule, blocking, loops, _find_tile_count(sch))
+
+
+def _skip_padding(sch: Schedule, knobs: Blocking, loops: _TileLoops, tiles: Expr) -> SBlock:
+    """Return the root block without the work on groups of tiles that are padding alone.
+
+    Such groups end the last block. A group has the tiles that are summed in registers at once.
+    """
+    root, job = sch.get(sch.get_sblock("root")), sch.get(loops.job)
+    steps = ((loops.input_tile, 1), (loops.row_group, knobs.rows), (loops.output_tile, 1))
+    variables = [(sch.get(loop).loop_var, step) for loop, step in steps]
+    before = job.loop_var // knobs.parts * (knobs.tiles // knobs.rows)
+    groups = Var("groups", job.loop_var.ty)
+
+    def skip(loop: For) -> For:
+        if loop.loop_var.same_as(job.loop_var):
+            bind = Bind(groups, parts_of(tiles, knobs.rows) - before)
+            return _with_body(loop, stmt_seq(bind, loop.body))
+        step = next((step for var, step in variables if var.same_as(loop.loop_var)), None)
+        if step is None:
+            return loop
+        left = groups - 1 - loop.loop_var * step // knobs.rows
+        is_used = left >> const(63, left.ty) == 0  # a comparison would bound buffers by the sizes
+        return _with_body(loop, IfThenElse(is_used, loop.body, None))
+
     return SBlock(
-        [], large.reads, large.writes, large.name_hint,
-        stmt_seq(kernels[0], IfThenElse(has_few_tiles, small_loops, jobs[0])),
-        alloc_buffers=buffers, annotations=large.annotations,
+        [], root.reads, root.writes, root.name_hint, structural_map(root.body, (For, skip)),
+        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
     )  # fmt: skip
 
 
-def _find_written_buffer(nest: Stmt) -> Var:
-    """Find the buffer that the only block of a nest writes."""
-    blocks = find_nodes(nest, SBlock)
-    (block,) = blocks
-    return block.writes[0].source
+def _with_body(loop: For, body: Stmt) -> For:
+    return For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
 
 
-def _schedule_stages(
-    sch: Schedule, filtering: Filtering, knobs: Blocking, *, parallel: bool = True
-) -> None:
+def _has_many_tiles(tiles: Expr, filtering: Filtering, dynamic_sizes: DynamicSizes) -> bool | Expr:
+    """Tell whether there are so many tiles that threads pay.
+
+    They do not for few products, nor where one block has nearly all tiles, unless these are much
+    work for one thread.
+    """
+    products_per_tile = filtering.positions * filtering.inputs * filtering.outputs
+    most = max(PRODUCTS // products_per_tile, min(2 * OPEN_TILES // 3, _LONG // products_per_tile))
+    return is_large_enough([tiles], most + 1, dynamic_sizes)
+
+
+def _schedule_stages(sch: Schedule, filtering: Filtering, knobs: Blocking) -> _TileLoops:
     _schedule_kernel(sch, knobs)
-    job, chunk = _schedule_output(sch, knobs, parallel=parallel)
-    _schedule_product(sch, knobs, filtering, chunk)
-    _schedule_input(sch, knobs, filtering, job)
+    job, chunk, output_tile = _schedule_output(sch, knobs)
+    row_group = _schedule_product(sch, knobs, filtering, chunk)
+    input_tile = _schedule_input(sch, knobs, filtering, job)
+    return _TileLoops(job, input_tile, row_group, output_tile)
 
 
 def _find_padded_tiles(sch: Schedule) -> Mul:
@@ -247,8 +267,8 @@ def _choose_input_lanes(filtering: Filtering, knobs: Blocking) -> int:
     return math.gcd(filtering.inputs, knobs.width)
 
 
-def _schedule_output(sch: Schedule, knobs: Blocking, *, parallel: bool) -> tuple[LoopRV, LoopRV]:
-    """Tile the output; return the loops over parallel blocks and over chunks of channels."""
+def _schedule_output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV, LoopRV]:
+    """Tile the output; return the loops over parallel blocks, chunks of channels, and tiles."""
     last = sch.get_child_blocks(sch.get_sblock("root"))[-1]
     tile, row, column, channel = sch.get_loops(last)
     block, tile = sch.split(tile, [None, knobs.tiles])
@@ -257,15 +277,19 @@ def _schedule_output(sch: Schedule, knobs: Blocking, *, parallel: bool) -> tuple
     )
     sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
     job = sch.fuse(block, part)
-    if parallel:
-        parallelize_loop(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
+    parallelize_loop(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
     _compute_stages_at(sch, (_TILE, _COLUMNS), vectors)
     write_out(sch, last, 3)
-    return job, chunk
+    return job, chunk, tile
 
 
-def _schedule_product(sch: Schedule, knobs: Blocking, filtering: Filtering, chunk: LoopRV) -> None:
-    """Sum `rows` tiles x `columns` channels in registers, for each position."""
+def _schedule_product(
+    sch: Schedule, knobs: Blocking, filtering: Filtering, chunk: LoopRV
+) -> LoopRV:
+    """Sum `rows` tiles x `columns` channels in registers, for each position.
+
+    Returns the loop over groups of `rows` tiles.
+    """
     total = sch.get_sblock(_PRODUCT)
     result = sch.cache_write(total, 0, "global")
     _spread_positions(sch, result)
@@ -285,10 +309,11 @@ def _schedule_product(sch: Schedule, knobs: Blocking, filtering: Filtering, chun
     sch.reorder(sums, lane, row, vectors, vector)
     write_out(sch, total, 3)
     write_out(sch, sch.decompose_reduction(total, sums), 3)
+    return tiles
 
 
-def _schedule_input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: LoopRV) -> None:
-    """Transform the patches of a block, in vectors of input channels."""
+def _schedule_input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: LoopRV) -> LoopRV:
+    """Transform the patches of a block in vectors of input channels; return the loop over tiles."""
     last, lanes = sch.get_sblock(_INPUT), _choose_input_lanes(filtering, knobs)
 
     def place(i: Var, j: Var, p: Var, k: Var) -> list[Expr]:
@@ -302,6 +327,7 @@ def _schedule_input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: L
     sch.reorder(tile, vectors, i, j, vector)
     _compute_stages_at(sch, (_ROWS, _PATCH), vectors)
     write_out(sch, last, 3)
+    return tile
 
 
 def _compute_stages_at(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
