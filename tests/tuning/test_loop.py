@@ -1,6 +1,7 @@
 import json
 import math
 from collections import Counter
+from typing import cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from autopipe.tuning.journal import Journal
 from autopipe.tuning.search.first_round import measure_shares, measure_starts
 from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
 from autopipe.tuning.search.scheduler import choose_by_gradient, choose_round_robin
-from autopipe.tuning.search.searcher import OutOfTime
+from autopipe.tuning.search.searcher import OutOfTime, Searcher
 from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
 
 
@@ -83,7 +84,9 @@ def tuner(
     journal, tasks, budget, *, searcher=None, measurer=None, batch=4, scheduler=choose_round_robin
 ):
     trials = trials_of(journal, tasks, measurer or Stopwatch(), **budget)
-    return TuningLoop(trials, scheduler, batch, searcher or Proposals(), lambda *_: None)
+    return TuningLoop(
+        trials, scheduler, batch, cast("Searcher", searcher or Proposals()), lambda *_: None
+    )
 
 
 def trials(tasks):
@@ -143,7 +146,8 @@ def test_a_trial_is_on_the_disk_before_anybody_is_told_of_it(journal):
 
     made = trials_of(journal, tasks, Stopwatch(), check, trials=10)
     measure_starts(made)
-    TuningLoop(made, choose_round_robin, 4, Proposals(), lambda *_: None).run()
+    searcher = cast("Searcher", Proposals())
+    TuningLoop(made, choose_round_robin, 4, searcher, lambda *_: None).run()
     assert told == list(range(1, 11))
 
 

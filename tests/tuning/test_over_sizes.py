@@ -75,7 +75,7 @@ def write(journal, state, times):
 def settled(journal, every, states, times, unfit=()):
     """Tune until the end, and return the settings for open sizes."""
     found = find_families([every, *(state.task for state in states)], states)
-    invited = invite_guests(found, journal, Maker(unfit))
+    invited = invite_guests(found, journal, Maker(unfit))  # type: ignore[arg-type]
     names = [state.task.name for state in states]
     machine = Machine(
         {

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from autopipe.artifacts.tuning import ComparisonReport, ModelTime, Replaced
 from autopipe.benchmarking.interval import Interval, estimate_paired_ratio
-from autopipe.measure.in_model import Place
+from autopipe.measure.in_model import InModel, Place
 from autopipe.tasks.task import Task
 from autopipe.tuning.decision.finalists import Finalists
 from autopipe.tuning.decision.model_runs import (
@@ -29,7 +29,6 @@ from autopipe.tuning.decision.model_runs import (
     SCREENING_ROUNDS,
     Compiled,
     Limits,
-    Models,
     Pace,
     TooLate,
     build_model,
@@ -91,7 +90,7 @@ class FinalistComparison:
     """Compares the finalists of all tasks inside one model."""
 
     def __init__(
-        self, models: Models, tasks: Sequence[Task], finalists: Sequence[Finalists], limits: Limits
+        self, models: InModel, tasks: Sequence[Task], finalists: Sequence[Finalists], limits: Limits
     ) -> None:
         """Initialize from a model with the finalists' schedules in its functions, and all tasks."""
         self._tasks = tasks

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
-from autopipe.measure.in_model import Place
+from autopipe.measure.in_model import InModel, Place
 from autopipe.measure.turn import TurnTimeout
 from autopipe.tuning.decision.finalists import Finalists
 from autopipe.tuning.evidence import Proposal
@@ -57,31 +57,6 @@ Compiled = Mapping[str, int]
 
 class TooLate(Exception):  # noqa: N818 - names an event
     """There is no time left for the comparison."""
-
-
-class Models(Protocol):
-    """A model that runs with different schedules."""
-
-    def build(self, place: Place) -> None:
-        """Build the model that is watched, with one set of schedules."""
-
-    def add(self, rank: int, functions: Sequence[str]) -> None:
-        """Compile a finalist of these functions, which are equal."""
-
-    def round(self, places: Sequence[Place]) -> Sequence[Mapping[str, float]]:
-        """Run the model with one set of schedules after the other.
-
-        Returns for each of them the seconds of all calls of each function in one run.
-        """
-
-    def unwatched(self) -> float:
-        """Return the seconds of a run of the model that was built, without timing its kernels."""
-
-    def link(self, place: Place) -> None:
-        """Build the library of the model with one set of schedules."""
-
-    def whole(self, places: Sequence[Place]) -> Sequence[float]:
-        """Return the seconds of a run as a package with each of these sets runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +128,7 @@ class Pace:
 
 
 def build_model(
-    models: Models,
+    models: InModel,
     finalists: Sequence[Finalists],
     pace: Pace,
     place: Place,

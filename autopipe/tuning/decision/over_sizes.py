@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Final, Protocol
+from typing import Final
 
 from autopipe.artifacts.tuning import DynamicSetting
 from autopipe.errors import StageError
-from autopipe.schedules.policy import Contender
+from autopipe.safety.maker import Maker
 from autopipe.schedules.templates.template import serves_dynamic
 from autopipe.tasks.task import Task
 from autopipe.tuning.evidence import Proposal
@@ -24,13 +24,6 @@ from autopipe.tuning.task_state import TaskState
 
 _GUESTS: Final = 4
 """Most settings of a kernel that are repeated at all its specialized sizes."""
-
-
-class Replays(Protocol):
-    """Makes the module of a recorded schedule."""
-
-    def replay(self, task: str, by: Contender, schedule: str) -> object:
-        """Return the module; raises StageError if the schedule makes none of this task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,7 @@ def find_families(tasks: Sequence[Task], states: Sequence[TaskState]) -> list[Fa
 
 
 def invite_guests(
-    families: Sequence[Family], journal: Journal, maker: Replays
+    families: Sequence[Family], journal: Journal, maker: Maker
 ) -> dict[str, list[Proposal]]:
     """Select the schedules that are repeated for the sake of other sizes, by workload.
 
@@ -105,7 +98,7 @@ def _find_repeat_times(state: TaskState, journal: Journal) -> Mapping[Proposal, 
     return {one.proposal: one.median for one in journal.repeats(state)}
 
 
-def _list_candidates(family: Family, journal: Journal, maker: Replays) -> Iterator[Proposal]:
+def _list_candidates(family: Family, journal: Journal, maker: Maker) -> Iterator[Proposal]:
     """Yield the fastest settings of all members, the winners first, that fit every member."""
     member_schedules = (_list_dynamic_schedules(state, journal) for state in family.members)
     interleaved_schedules = (
@@ -125,7 +118,7 @@ def _list_dynamic_schedules(state: TaskState, journal: Journal) -> list[Proposal
     return list(islice((one for one in ranked_proposals if serves_dynamic(one.schedule)), 2))
 
 
-def _is_applicable(state: TaskState, proposal: Proposal, journal: Journal, maker: Replays) -> bool:
+def _is_applicable(state: TaskState, proposal: Proposal, journal: Journal, maker: Maker) -> bool:
     """Tell whether a schedule of another size applies to this task."""
     if not state.admits(proposal.by) or journal.has_verdict(state, proposal, "failed"):
         return False

@@ -1,17 +1,17 @@
 """The search loop: gives batches of trials to tasks until the budget is spent."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from autopipe.processes.contained import Failed
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.search.scheduler import Scheduler
-from autopipe.tuning.search.searcher import OutOfTime
+from autopipe.tuning.search.searcher import OutOfTime, Searcher
 from autopipe.tuning.search.worth import NotWorth
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import LATE, Trials, Underway
@@ -34,25 +34,6 @@ _PART: Final = 8
 """At most this part of the budget is in flight: proposals ignore unmeasured candidates."""
 
 
-class Proposer(Protocol):
-    """Requests batches from the search of an arm; may raise Failed, and OutOfTime."""
-
-    @property
-    def width(self) -> int:
-        """How many tasks propose at a time."""
-
-    def begin(self, state: TaskState, by: Contender, count: int) -> None:
-        """Start a search on the proposal that `propose` returns."""
-
-    def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
-        """Return schedules to measure, [] if there are no more, None if there never were."""
-
-    def learn(
-        self, state: TaskState, by: Contender, measurements: Sequence[MeasuredSchedule]
-    ) -> None:
-        """Pass the results of the last proposal to the search."""
-
-
 def choose_batch_size(trials: int, tasks: int, most: int) -> int:
     """Return the number of candidates of a batch: few where the budget is small."""
     share = trials // max(1, tasks)
@@ -67,7 +48,7 @@ class TuningLoop:
     scheduler: Scheduler
     batch: int
     """Trials of a task at a time."""
-    proposer: Proposer
+    proposer: Searcher
     failed: Callable[[TaskState, Contender, Failed], None]
     """Called with a search that failed; may raise StageError to end it all."""
     set_aside: Callable[[], None] = lambda: None
