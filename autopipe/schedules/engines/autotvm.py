@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs.cost_model import CostModel
-from autopipe.schedules.engines.knobs.grid import Grid
+from autopipe.schedules.engines.knobs.fixed_order import FixedOrder
 from autopipe.schedules.engines.knobs.model_guided import ModelGuided
-from autopipe.schedules.engines.knobs.random_order import RandomOrder
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.engines.knobs.tuner import Tuner
 from autopipe.schedules.templates.serve import serve
@@ -36,10 +35,11 @@ class AutoTVM:
         return KnobSearch(space, self._tuner(space, problem), problem.known)
 
     def _tuner(self, space: Space, problem: Problem) -> Tuner:
-        if problem.tuner == "grid" or len(space.settings) == 1:
-            return Grid(space)
+        size = len(space.settings)
+        if problem.tuner == "grid" or size == 1:
+            return FixedOrder(range(size))
         if problem.tuner == "random":
-            return RandomOrder(space, problem.seed)
+            return FixedOrder.shuffled(size, problem.seed)
         model = self._models.setdefault(space.served.template.name, CostModel())
         return ModelGuided(space, problem.seed, model)
 

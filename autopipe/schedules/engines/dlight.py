@@ -13,6 +13,7 @@ import tvm
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.library.kernels import find_kernel_refusal
+from autopipe.schedules.analysis.blocks import is_product
 from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementations.implementation import DIRECT
@@ -41,18 +42,7 @@ def plan(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
 def _has_only_products(module: tvm.IRModule) -> bool:
     """Tell whether all reductions of `main` are sums of products, which zeros do not change."""
     blocks = find_nodes(module["main"].body, SBlock)
-    return all(_is_sum(block) for block in blocks if block.init is not None)
-
-
-def _is_sum(block: SBlock) -> bool:
-    value = getattr(block.body, "value", None)
-    if not isinstance(value, tvm.tirx.Add):
-        return False
-    return any(isinstance(_strip_casts(term), tvm.tirx.Mul) for term in (value.a, value.b))
-
-
-def _strip_casts(value: tvm.ir.Expr) -> tvm.ir.Expr:
-    return _strip_casts(value.value) if isinstance(value, tvm.tirx.Cast) else value
+    return all(is_product(block) for block in blocks if block.init is not None)
 
 
 @cache

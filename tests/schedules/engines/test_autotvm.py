@@ -13,9 +13,8 @@ from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs import space as space_module
 from autopipe.schedules.engines.knobs.cost_model import CostModel, _to_log_speeds
 from autopipe.schedules.engines.knobs.features import compute_features
-from autopipe.schedules.engines.knobs.grid import Grid
+from autopipe.schedules.engines.knobs.fixed_order import FixedOrder
 from autopipe.schedules.engines.knobs.model_guided import ModelGuided
-from autopipe.schedules.engines.knobs.random_order import RandomOrder
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Policy
@@ -177,10 +176,11 @@ def test_what_is_learned_is_how_near_a_setting_comes_to_the_best():
 
 def test_grid_goes_in_order_and_random_does_not():
     space = toy()
-    assert Grid(space).choose(3, {0, 2}) == [1, 3, 4]
-    orders = [RandomOrder(space, seed).choose(512, ()) for seed in (1, 1, 2)]
+    size = len(space.settings)
+    assert FixedOrder(range(size)).choose(3, {0, 2}) == [1, 3, 4]
+    orders = [FixedOrder.shuffled(size, seed).choose(512, ()) for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
-    assert sorted(orders[2]) == list(range(len(space.settings)))
+    assert sorted(orders[2]) == list(range(size))
 
 
 def test_the_first_settings_are_the_filled_one_its_neighbours_and_distant_ones():
@@ -233,7 +233,8 @@ def test_a_template_without_a_choice_has_one_proposal():
 def test_the_model_needs_fewer_trials_than_chance():
     space = toy()
     guided = [tuned(ModelGuided(space, seed, CostModel()), space, 48) for seed in range(4)]
-    chance = [tuned(RandomOrder(space, seed), space, 48) for seed in range(4)]
+    size = len(space.settings)
+    chance = [tuned(FixedOrder.shuffled(size, seed), space, 48) for seed in range(4)]
     assert max(guided) < 1.1
     assert np.mean(guided) < np.mean(chance) - 0.1
 

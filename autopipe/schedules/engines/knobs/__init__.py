@@ -1,1 +1,1 @@
-"""Tuners of engine `autotvm`, one file each."""
+"""Tuners of engine `autotvm`."""
