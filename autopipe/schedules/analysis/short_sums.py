@@ -36,9 +36,9 @@ class ShortSum:
     name: str
     """Name of the block that sums."""
     before: tuple[str, ...]
-    """Blocks that prepare its operands, such as padding."""
+    """Blocks that prepare its operands, such as padding, or other inputs of those on its result."""
     after: tuple[str, ...]
-    """Elementwise blocks on its result, in order, after those that compute their other inputs."""
+    """Elementwise blocks on its result, in order."""
     extents: tuple[int, ...]
     """Extents of its spatial axes."""
     depth: int
@@ -59,8 +59,7 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
     sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
     if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
         return None
-    block, after = blocks[sums[0]], blocks[sums[0] + 1 :]
-    before, epilogue_inputs = _split_producers(blocks[: sums[0]], block)
+    before, block, after = blocks[: sums[0]], blocks[sums[0]], blocks[sums[0] + 1 :]
     spatial, reduction_axes = axes_of(block)
     weights = _find_weights(block, spatial[-1].var, reduction_axes[-1].var)
     extents = extents_of(block)
@@ -71,7 +70,7 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
     return ShortSum(
         name=block.name_hint,
         before=tuple(other.name_hint for other in before),
-        after=tuple(other.name_hint for other in (*epilogue_inputs, *after)),
+        after=tuple(other.name_hint for other in after),
         extents=extents,
         depth=int(reduction_axes[-1].dom.extent),
         operands=(_list_dtypes(block)[1 - operand], _list_dtypes(block)[operand]),
@@ -81,24 +80,6 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
             block.reads[operand].source.same_as(param) for param in list_weights(sch.mod["main"])
         ),
     )
-
-
-def _split_producers(blocks: Sequence[SBlock], sums: SBlock) -> tuple[list[SBlock], list[SBlock]]:
-    """Split the blocks before the sums into their producers and the inputs of the epilogue.
-
-    The latter have the extents of the result, such as a dequantized residual, and no sum reads
-    them. They are computed in the epilogue, to avoid a copy in memory.
-    """
-    first, epilogue_inputs = list[SBlock](), list[SBlock]()
-    read_buffers = [read.source for read in sums.reads]
-    for block in reversed(blocks):
-        feeds = any(block.writes[0].source.same_as(buffer) for buffer in read_buffers)
-        if feeds or extents_of(block) != extents_of(sums):
-            first.insert(0, block)
-            read_buffers += [read.source for read in block.reads]
-        else:
-            epilogue_inputs.insert(0, block)
-    return first, epilogue_inputs
 
 
 def _is_short_sum(block: SBlock) -> bool:

@@ -23,7 +23,7 @@ Example: `vpdpbusd` with 512 bits has 16 lanes and groups of 4. A product of [28
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from tvm.s_tir import Schedule, ScheduleError
 
@@ -48,7 +48,7 @@ from autopipe.schedules.tiling.promise import (
     needs_outer_rows,
     shares_tiles,
 )
-from autopipe.schedules.tiling.tile import MAX_VECTORS, Tile, choose_fetch_distance, list_tile_sizes
+from autopipe.schedules.tiling.tile import Tile, choose_fetch_distance, list_orders, list_sizes
 
 _BYTE: Final = 8
 """Bits of an int8 operand, and mostly of a result."""
@@ -59,29 +59,15 @@ convolutions of pipeline `detector`, by their time on one thread less the estima
 
 
 @dataclass(frozen=True, slots=True)
-class DotProductTile:
-    """The knobs of a tile; records of schedules hold their names and values."""
+class DotProductTile(Tile):
+    """The knobs of a tile: those of template `contraction`, and the instruction.
 
-    rows: int
-    """Outputs along the rows; the last tile overlaps the one before it."""
-    vectors: int
-    """Vectors of outputs along the columns. The last tile overlaps the one before it, and a single
-    one may be wider than there are columns: the surplus sums are not written."""
-    lanes: int
-    """Outputs in a vector."""
-    instruction: str
+    A single vector of columns may be wider than there are columns: the surplus sums are not
+    written.
+    """
+
+    instruction: str = ""
     """Mnemonic of the dot-product instruction."""
-    outer: Literal["rows", "columns"]
-    """The outer loop over the tiles: "columns" reads the weights once, "rows" the input."""
-    ahead: int = 0
-    """Prefetch distance of packed weights, in steps of the sum; 0: no prefetch."""
-    shared_from: int | None = None
-    """Products from which threads share the tiles; None: as in `parallel_work.py`."""
-
-    @property
-    def columns(self) -> int:
-        """Outputs along the columns."""
-        return self.vectors * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +91,6 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         match = match_contraction(sch) if short is not None else None
         if short is None or match is None:
             return None
-        left = [tuple(n for n in names if n not in match.inlined)
-                for names in (short.before, short.after)]  # fmt: skip
-        match = replace(match, before=left[0], after=left[1])
         return DotProducts(short, match) if _is_in_order(sch, match, short) else None
 
     def settings(self, match: DotProducts, hardware: HardwareParams) -> Iterator[DotProductTile]:
@@ -130,18 +113,15 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
                 continue
             if not dot.runs_on(hardware.features):
                 continue
-            widest = min(-(-granule // dot.lanes), MAX_VECTORS)
-            for columns in list_tile_sizes(granule, dot.lanes, widest):
-                vectors = columns // dot.lanes
-                room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
+            for rows, columns in list_sizes(sums, hardware, dot.lanes, padded=True):
                 # The terms that a step adds to a sum have as many bits as the sum.
                 most = choose_fetch_distance(sums, columns, hardware, packed=True)
-                for rows in list_tile_sizes(sums.height, 1, min(sums.height, room // vectors)):
-                    has_both_orders = rows < sums.height and columns < sums.breadth
-                    orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
-                    for outer in orders if has_both_orders else orders[:1]:
-                        for ahead in sorted({0, most}):
-                            yield DotProductTile(rows, vectors, dot.lanes, dot.name, outer, ahead)
+                for outer in list_orders(sums, rows, columns):
+                    for ahead in sorted({0, most}):
+                        yield DotProductTile(
+                            rows, columns, dot.lanes, packed=True, outer=outer, unroll=1,
+                            ahead=ahead, instruction=dot.name,
+                        )  # fmt: skip
 
     def fill(self, match: DotProducts, hardware: HardwareParams) -> DotProductTile:
         """Return the tile of the minimum estimated time, without measuring.
@@ -156,7 +136,7 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         tiles = [replace(tile, shared_from=threshold) for tile in tiles]
         tile = min(tiles, key=lambda tile: self.estimate(match, tile, hardware))
         narrow = replace(match.sums, bits=_BYTE)
-        by_rows = needs_outer_rows(narrow, _to_contraction_tile(tile), hardware)
+        by_rows = needs_outer_rows(narrow, tile, hardware)
         return replace(tile, outer="rows") if by_rows else tile
 
     def estimate(self, match: DotProducts, tile: DotProductTile, hardware: HardwareParams) -> float:
@@ -169,7 +149,8 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         max(12 / 2 instructions, (6 + 2) / 2 loads, 4 latency) + 0.5 = 6.5 cycles.
         """
         dot, sums = _find_instruction(match, tile), match.sums
-        vectors, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
+        columns = tile.columns // tile.width
+        vectors, loads = tile.rows * columns, tile.rows + columns
         latency = hardware.machine.fma_latency_cycles
         late = (
             tile.ahead == 0 and choose_fetch_distance(sums, tile.columns, hardware, packed=True) > 0
@@ -177,11 +158,8 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         step = STEP + step_cycles(hardware.machine, vectors * dot.cost, loads, latency)
         step += late * UNFETCHED
         steps = math.prod(sums.terms) // dot.group
-        contraction_tile = _to_contraction_tile(tile)
-        cores = hardware.cores if shares_tiles(sums, contraction_tile) else 1
-        return -(-count_jobs(sums, contraction_tile) // cores) * (
-            steps * step + vectors * STORE + TILE
-        )
+        cores = hardware.cores if shares_tiles(sums, tile) else 1
+        return -(-count_jobs(sums, tile) // cores) * (steps * step + vectors * STORE + TILE)
 
     def _choose_threshold(
         self, match: DotProducts, tiles: Sequence[DotProductTile], hardware: HardwareParams
@@ -193,7 +171,7 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         tile = min(tiles, key=lambda tile: self.estimate(match, tile, one_core))
         cycles = self.estimate(match, tile, one_core)
         if sums.after:
-            cycles += _EPILOGUE * math.prod(sums.extents) / tile.lanes
+            cycles += _EPILOGUE * math.prod(sums.extents) / tile.width
         nanoseconds, default = to_ns(cycles, hardware.machine), find_threshold(sums, None)
         return choose_threshold(sums.products, default, nanoseconds, hardware)
 
@@ -204,7 +182,7 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
             copy = _widen_input(sch, match, dot.row)
             sums = replace(sums, before=(*sums.before, copy))
         least = find_threshold(match.sums, tile.shared_from)
-        tile_contraction(sch, sums, _to_contraction_tile(tile), Terms(Product.of, least, dot))
+        tile_contraction(sch, sums, tile, Terms(Product.of, least, dot))
 
 
 DOT_PRODUCT: Final = DotProductTemplate()
@@ -238,10 +216,4 @@ def _widen_input(sch: Schedule, match: DotProducts, dtype: str) -> str:
 
 def _find_instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
     """Look up the instruction of a tile."""
-    return find_instruction(tile.instruction, tile.lanes, match.short.operands)
-
-
-def _to_contraction_tile(tile: DotProductTile) -> Tile:
-    """Convert to a tile of template `contraction`."""
-    return Tile(tile.rows, tile.columns, tile.lanes, packed=True, outer=tile.outer, unroll=1,
-                ahead=tile.ahead, shared_from=tile.shared_from)  # fmt: skip
+    return find_instruction(tile.instruction, tile.width, match.short.operands)

@@ -16,7 +16,7 @@ from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
-from autopipe.schedules.tiling.tile import Tile, choose_fetch_distance, list_tiles
+from autopipe.schedules.tiling.tile import Tile, choose_fetch_distance, list_orders, list_tiles
 
 STEP: Final = 0.5
 """Further cycles of a step of the sum (loop, addresses); it favours tiles of many sums."""
@@ -124,8 +124,8 @@ def choose_reduction_tile(
 
     tile = min((tile for tile in tiles if tile.shared_from is None), key=cycles)
     owns_rows = lines.alone and bool(lines.rows) and {*lines.rows} <= {*lines.batch}
-    has_both_orders = tile.rows < contraction.height and tile.columns < contraction.breadth
-    return replace(tile, outer="rows") if owns_rows and has_both_orders else tile
+    has_rows = "rows" in list_orders(contraction, tile.rows, tile.columns)
+    return replace(tile, outer="rows") if owns_rows and has_rows else tile
 
 
 def estimate_reduction_ns(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> float:
@@ -138,9 +138,9 @@ def estimate_reduction_ns(contraction: Contraction, tile: Tile, hardware: Hardwa
 
 def needs_outer_rows(contraction: Contraction, tile: Tile, hardware: HardwareParams) -> bool:
     """Tell whether all strips of one band of rows should come before the next band."""
-    has_both_orders = tile.rows < contraction.height and tile.columns < contraction.breadth
+    has_rows = "rows" in list_orders(contraction, tile.rows, tile.columns)
     streams = _can_stream_inputs(contraction, hardware)
-    return has_both_orders and (streams or _shares_lines(contraction, tile, hardware))
+    return has_rows and (streams or _shares_lines(contraction, tile, hardware))
 
 
 def _is_result_far(contraction: Contraction, hardware: HardwareParams) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.tiling.form import Contraction
 
-MAX_VECTORS: Final = 8
+_MAX_VECTORS: Final = 8
 """Most vectors in a row of a tile."""
 
 _AHEAD: Final = 6 << 10
@@ -48,17 +48,26 @@ class Tile:
 
 def list_tiles(contraction: Contraction, hardware: HardwareParams) -> Iterator[Tile]:
     """Yield every tile that fits the registers."""
-    for rows, columns, width, packed in list_tile_shapes(contraction, hardware):
+    for rows, columns, width, packed in _list_shapes(contraction, hardware):
         most = choose_fetch_distance(contraction, columns, hardware, packed=packed)
-        # With one tile along a side there is only one order of the loops.
-        has_both_orders = rows < contraction.height and columns < contraction.breadth
-        orders: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
-        for outer in orders if has_both_orders else orders[:1]:
+        for outer in list_orders(contraction, rows, columns):
             for unroll in _UNROLLED:
                 if not contraction.terms[-1] % unroll:
                     for fetched in (False, True) if contraction.ordered else (False,):
                         for ahead in sorted({0, most}):
                             yield Tile(rows, columns, width, packed, outer, unroll, fetched, ahead)
+
+
+def _list_shapes(
+    contraction: Contraction, hardware: HardwareParams
+) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield (rows, columns, width, packed) of every tile that fits the registers."""
+    for packed in contraction.lines.packed:
+        padded = packed and contraction.lines.alone
+        lanes = hardware.lanes(contraction.bits)
+        for width in _list_vector_widths(contraction.lines.granule, lanes, padded=padded):
+            for rows, columns in list_sizes(contraction, hardware, width, padded=padded):
+                yield rows, columns, width, packed
 
 
 def choose_fetch_distance(
@@ -73,26 +82,30 @@ def choose_fetch_distance(
     return max(1, _AHEAD // (columns * contraction.bits // 8))
 
 
-def list_tile_shapes(
-    contraction: Contraction, hardware: HardwareParams
-) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield (rows, columns, width, packed) of every tile that fits the registers.
+def list_sizes(
+    contraction: Contraction, hardware: HardwareParams, width: int, *, padded: bool
+) -> Iterator[tuple[int, int]]:
+    """Yield (rows, columns) of every tile in vectors of `width` elements that fits the registers.
 
     The registers hold the sums, one row of weights and one broadcast value of the input. With 32
-    registers and 2 vectors a row, 32 - 2 - 1 = 29 are left, so a tile has at most 14 rows.
+    registers and 2 vectors a row, 32 - 2 - 1 = 29 are left, so a tile has at most 14 rows. If it
+    may be `padded`, it may have more columns than there are.
     """
-    lanes, granule = hardware.lanes(contraction.bits), contraction.lines.granule
-    for packed in contraction.lines.packed:
-        padded = packed and contraction.lines.alone
-        for width in _list_vector_widths(granule, lanes, padded=padded):
-            most = -(-granule // width) if padded else granule // width
-            for columns in list_tile_sizes(granule, width, min(most, MAX_VECTORS)):
-                vectors = columns // width
-                room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
-                for rows in list_tile_sizes(
-                    contraction.height, 1, min(contraction.height, room // vectors)
-                ):
-                    yield rows, columns, width, packed
+    granule = contraction.lines.granule
+    most = -(-granule // width) if padded else granule // width
+    for columns in list_tile_sizes(granule, width, min(most, _MAX_VECTORS)):
+        vectors = columns // width
+        room = hardware.registers - vectors - 1  # a row of weights, a broadcast value
+        most_rows = min(contraction.height, room // vectors)
+        yield from ((rows, columns) for rows in list_tile_sizes(contraction.height, 1, most_rows))
+
+
+def list_orders(
+    contraction: Contraction, rows: int, columns: int
+) -> tuple[Literal["columns", "rows"], ...]:
+    """Return the orders of the loops over tiles; one where a side has a single tile."""
+    has_both_orders = rows < contraction.height and columns < contraction.breadth
+    return ("columns", "rows") if has_both_orders else ("columns",)
 
 
 def _list_vector_widths(granule: int, lanes: int, *, padded: bool) -> list[int]:

@@ -12,7 +12,7 @@ from autopipe.schedules.tiling import tile_levels
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.lines import Lines
 from autopipe.schedules.tiling.promise import choose_tile, estimate_cycles, list_settings
-from autopipe.schedules.tiling.tile import Tile, list_tile_shapes, list_tiles
+from autopipe.schedules.tiling.tile import Tile, list_tiles
 
 WIDE = HardwareParams(
     vector_bits=512, registers=32, cores=2, machine=MACHINES["intel-sapphire-rapids"]
@@ -27,15 +27,13 @@ def product(rows, columns, *, padded=True, terms=64):
 
 
 def test_rows_cut_an_extent_without_waste():
-    sizes = {rows for rows, columns, *_ in list_tile_shapes(product(56, 32), WIDE) if columns == 32}
+    sizes = {tile.rows for tile in list_tiles(product(56, 32), WIDE) if tile.columns == 32}
     assert sorted(sizes) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14]
 
 
 def test_vectors_are_the_longest_and_its_half():
     def widths(columns, *, padded):
-        return {
-            width for _, _, width, _ in list_tile_shapes(product(8, columns, padded=padded), WIDE)
-        }
+        return {tile.width for tile in list_tiles(product(8, columns, padded=padded), WIDE)}
 
     assert widths(19, padded=False) == {8, 16}
     assert widths(3, padded=False) == {1, 2}
