@@ -21,7 +21,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "rolling": "3.0",
     "rows": "3.0",
     "sequence": "3.0",
-    "tile_product": "4.2",
+    "tile_product": "4.1",
     "transpose": "2.1",
     "window": "1.2",
     "winograd": "1.1",

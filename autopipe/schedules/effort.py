@@ -9,7 +9,7 @@ threads take 4.5 us, and 2 us to start. 65536 zeros take 3 us: one thread writes
 such sums take 3.3 us outside a model, and run on one thread as well.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,6 @@ from autopipe.schedules.analysis.blocks import element_bits
 from autopipe.schedules.analysis.expressions import BRANCH, find_nodes, remove_repeated_loads
 from autopipe.schedules.analysis.rows import count_iterations
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import CALLS_NS
 
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is gathered, or loaded with a large stride."""
@@ -45,11 +44,6 @@ def estimate_call_ns(block: SBlock) -> float:
     return max(0, count_iterations(block)) * sum(
         map(_estimate_one_call_ns, filter(is_elementary, calls))
     )
-
-
-def has_costly_functions(blocks: Iterable[SBlock]) -> bool:
-    """Tell whether a second thread pays for the elementary functions of blocks alone."""
-    return sum(map(estimate_call_ns, blocks)) >= CALLS_NS
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from autopipe.schedules.analysis.expressions import (
     replace_variables,
     unravel_index,
 )
-from autopipe.schedules.loop_writer import element_block, store_element
+from autopipe.schedules.loop_writer import FlatViews, element_block, store_element
 from autopipe.schedules.primitives import rewrite_function
 
 
@@ -43,14 +43,15 @@ def collapse_last_axes(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
     Raises ScheduleError where the index of some tensor is not linear along these axes.
     """
     old = sch.get(block)
-    views = _MemoryRows(old)
+    loads = loads_of(old.body.value)
+    views = FlatViews([old.body.buffer, *(load.source for load in loads)])
     with IRBuilder() as builder:
         _write_loops(old, tail, views)
-    rewrite_function(sch, tirx.SeqStmt([*views.declared(), builder.get()]), [])
+    rewrite_function(sch, tirx.SeqStmt([*views.declare(), builder.get()]), [])
     return sch.get_sblock(old.name_hint)
 
 
-def _write_loops(old: SBlock, tail: int, views: "_MemoryRows") -> None:
+def _write_loops(old: SBlock, tail: int, views: FlatViews) -> None:
     """Write the loops. An IRBuilder must be open."""
     extents = [int(axis.dom.extent) for axis in old.iter_vars]
     *outer, last = [*extents[:-tail], math.prod(extents[-tail:])]
@@ -69,30 +70,10 @@ def _write_loops(old: SBlock, tail: int, views: "_MemoryRows") -> None:
         )
 
 
-class _MemoryRows:
-    """Flat one-dimensional views of the tensors of a block."""
-
-    def __init__(self, block: SBlock) -> None:
-        self._pairs: list[tuple[Any, Any]] = []
-        for tensor in [block.body.buffer, *(load.source for load in loads_of(block.body.value))]:
-            if not any(tensor.same_as(one) for one, _ in self._pairs):
-                size = math.prod(map(int, tensor.shape))
-                name = f"{tensor.name}_row"
-                view = tirx.decl_buffer((size,), tensor.dtype, name, tensor.data, layout=None)
-                self._pairs.append((tensor, view))
-
-    def of(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
-        return next(view for one, view in self._pairs if one.same_as(tensor))
-
-    def declared(self) -> list[Any]:
-        """Return the statements that declare the views."""
-        return [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._pairs]
-
-
 class _Row:
     """Computes the offsets of elements in the flat views."""
 
-    def __init__(self, views: _MemoryRows, axes: Sequence[Any], extents: Sequence[int]) -> None:
+    def __init__(self, views: FlatViews, axes: Sequence[Any], extents: Sequence[int]) -> None:
         self._views = views
         self._known = Analyzer()
         for axis, extent in zip(axes, extents, strict=True):

@@ -27,6 +27,7 @@ from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
 from autopipe.schedules.analysis.expressions import find_nodes, loads_of, replace_variables
 from autopipe.schedules.effort import is_elementary
 from autopipe.schedules.loop_writer import element_block, store_element
+from autopipe.schedules.primitives import copy_root
 
 _TIMES: Final = 4
 """Minimum number of evaluations of a value that is hoisted to a block of its own."""
@@ -51,12 +52,8 @@ def hoist_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
         statements += _split_statement(statement, buffers)
     if len(buffers) == len(root.alloc_buffers):
         return function
-    new_root = SBlock(
-        [], root.reads, root.writes, root.name_hint, tirx.SeqStmt(statements),
-        alloc_buffers=buffers, annotations=root.annotations,
-    )  # fmt: skip
-    root_realize = SBlockRealize([], True, new_root)  # noqa: FBT003 - TVM's signature
-    return tirx.PrimFunc(function.params, root_realize, function.ret_type, function.attrs)
+    new_root = copy_root(root, tirx.SeqStmt(statements), buffers)
+    return function.with_body(SBlockRealize([], True, new_root))  # noqa: FBT003 - TVM's signature
 
 
 def _split_statement(statement: tvm.tirx.Stmt, buffers: list[tvm.ir.Var]) -> list[Any]:

@@ -8,7 +8,13 @@ from tvm import tirx
 from tvm.ir import Expr, Var
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.blocks import Extent, number_of, product_of
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    element_bits,
+    extent_of,
+    number_of,
+    product_of,
+)
 from autopipe.schedules.analysis.expressions import (
     loads_of,
     remove_duplicates,
@@ -54,3 +60,27 @@ def store_element(place: Any, value: Expr) -> None:  # noqa: ANN401 - a load
 def as_list(loops: Any) -> list[Var]:  # noqa: ANN401 - what TVM yields
     """Return the variables of `T.grid`, which yields a single variable without a list."""
     return [loops] if isinstance(loops, tirx.Var) else list(loops)
+
+
+class FlatViews:
+    """Flat one-dimensional views of tensors: the same memory by another name."""
+
+    def __init__(self, tensors: Sequence[Var], *, as_integers: bool = False) -> None:
+        """Create the views; `as_integers` takes elements for integers of their size."""
+        self.tensors = remove_duplicates(tensors)
+        self._views = []
+        for tensor in self.tensors:
+            size, dtype = product_of(map(extent_of, tensor.shape)), str(tensor.dtype)
+            dtype = f"int{element_bits(dtype)}" if as_integers else dtype
+            name = f"{tensor.name}_row"
+            self._views.append(tirx.decl_buffer((size,), dtype, name, tensor.data, layout=None))
+
+    def of(self, tensor: Var) -> Var:
+        """Return the view of a tensor."""
+        pairs = zip(self.tensors, self._views, strict=True)
+        return next(view for one, view in pairs if one.same_as(tensor))
+
+    def declare(self) -> list[tirx.Stmt]:
+        """Return the statements that declare the views."""
+        pairs = zip(self.tensors, self._views, strict=True)
+        return [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in pairs]

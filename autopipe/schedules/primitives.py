@@ -19,12 +19,20 @@ def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = 
     """
     root_rv = sch.get_sblock("root")
     root = sch.get(root_rv)
-    new = SBlock(
+    new = copy_root(root, body, buffers)
+    sch.state.replace(sch.get_sref(root_rv), new, {root: new})
+
+
+def copy_root(root: SBlock, body: Stmt, buffers: Sequence[Var] | None = None) -> SBlock:
+    """Return a copy of a root block with another body.
+
+    `buffers` are the intermediate buffers that it allocates; None keeps the present ones.
+    """
+    return SBlock(
         [], root.reads, root.writes, root.name_hint, body,
         alloc_buffers=root.alloc_buffers if buffers is None else buffers,
         annotations=root.annotations,
     )  # fmt: skip
-    sch.state.replace(sch.get_sref(root_rv), new, {root: new})
 
 
 def replace_block(

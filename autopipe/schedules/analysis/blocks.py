@@ -1,11 +1,12 @@
 """Properties of the blocks of a PrimFunc: extents, axes, and predicates on their bodies."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import tvm
 import tvm_ffi
+from tvm import te
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
@@ -16,6 +17,7 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     find_min_extent,
 )
 from autopipe.compiler.graph.literals import read_sizes
+from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.patches import cache_type_hints
 from autopipe.schedules.analysis.expressions import find_nodes
 
@@ -71,6 +73,25 @@ def element_bits(dtype: object) -> int:
 def tensors_of(function: tvm.tirx.PrimFunc) -> list[tvm.ir.Var]:
     """Return the tensor parameters of a function, inputs and outputs."""
     return [one for one in function.params if isinstance(one.ty, tvm.tirx.BufferType)]
+
+
+def has_reference_loops(
+    function: tvm.tirx.PrimFunc,
+    declare: Callable[..., te.Tensor],
+    index_dtypes: Sequence[str | None] = ("int64",),
+) -> bool:
+    """Tell whether the loops of a function are those of the operation that `declare` declares."""
+    operands = [
+        te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors_of(function)[:-1]
+    ]
+    try:
+        arguments = [*operands, declare(*operands)]
+        return any(
+            is_same_code(te.create_prim_func(arguments, index_dtype_override=dtype), function)
+            for dtype in index_dtypes
+        )
+    except (IndexError, RuntimeError, TypeError, ValueError):  # tensors of another operation
+        return False
 
 
 def number_of(value: Extent, dtype: str) -> tvm.ir.Expr:

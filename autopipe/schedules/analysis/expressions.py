@@ -43,10 +43,10 @@ def branches_of(expression: Any) -> list[Call]:  # noqa: ANN401 - any TIR
     return list(filter(is_branch, find_nodes(expression, Call)))
 
 
-def flat_index(load: TensorLoad) -> Any:  # noqa: ANN401 - an expression, or a number
-    """Return the row-major offset of a load in its buffer, in elements."""
+def flat_index(buffer: tvm.ir.Var, indices: Sequence[Any]) -> Any:  # noqa: ANN401 - an expression, or a number
+    """Return the row-major offset of an element in its buffer, in elements."""
     flat: Any = 0
-    for index, extent in zip(load.indices, load.source.ty.shape, strict=True):
+    for index, extent in zip(indices, buffer.ty.shape, strict=True):
         flat = flat * int(extent) + index
     return flat
 
@@ -145,17 +145,22 @@ def _simplify_count(count: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
 
 
 def write_lane_loops(
-    count: int | tvm.ir.Expr, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
+    count: int | tvm.ir.Expr,
+    width: int,
+    number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr],
+    *,
+    unroll: bool = False,
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
-    """Write a vectorized loop, then its remainder; yield each index and its lane.
+    """Write a loop over vectors, then the remainder in shorter ones; yield each index and its lane.
 
     Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
     count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
     indices. An IRBuilder must be open.
     """
+    count, loop = _simplify_count(count), T.unroll if unroll else T.serial
     if (vectors := _simplify_count(count // width)) != 0:
         with (
-            T.serial(number(0), number(vectors)) as vector,
+            loop(number(0), number(vectors)) as vector,
             T.vectorized(number(0), number(width)) as lane,
         ):
             yield vector * width + lane, lane
@@ -180,25 +185,14 @@ def write_element_loops(
     *,
     unroll: bool = False,
 ) -> Iterator[tvm.ir.Expr]:
-    """Write vectorized loops over elements, the remainder in shorter vectors; yield each index.
+    """Write the loops of `write_lane_loops`; yield each index."""
+    return (index for index, _ in write_lane_loops(count, width, number, unroll=unroll))
 
-    Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
-    count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
-    indices. An IRBuilder must be open.
-    """
-    count = _simplify_count(count)
-    if not isinstance(count, int):
-        for element, _ in write_lane_loops(count, width, number):
-            yield element
-        return
-    start, loop = 0, T.unroll if unroll else T.serial
-    while start < count:
-        vectors = (count - start) // width
-        if vectors:
-            with (
-                loop(number(0), number(vectors)) as vector,
-                T.vectorized(number(0), number(width)) as lane,
-            ):
-                yield start + vector * width + lane
-        start += vectors * width
-        width //= 2
+
+def write_tile_loops(
+    rows: int, columns: int, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
+) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
+    """Write unrolled loops over the elements of a tile, in vectors; yield row and column."""
+    with T.unroll(number(0), number(rows)) as row:
+        for column in write_element_loops(columns, width, number, unroll=True):
+            yield row, column

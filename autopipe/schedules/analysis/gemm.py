@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 from tvm.sym import Analyzer, detect_linear_equation
 
-from autopipe.schedules.analysis.expressions import replace_variables
+from autopipe.schedules.analysis.expressions import flat_index, replace_variables
 from autopipe.schedules.analysis.product import Product
 
 
@@ -103,9 +103,7 @@ def _find_strides(
     buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr], axes: Sequence[tvm.ir.Var]
 ) -> list[int]:
     """Return the stride along each axis, then the offset, in elements; [] if not constant."""
-    flat: Any = 0
-    for index, extent in zip(indices, buffer.ty.shape, strict=True):
-        flat = flat * int(extent) + index
+    flat = flat_index(buffer, indices)
     linear = detect_linear_equation(Analyzer().simplify(flat), list(axes)) if axes else [flat]
     constant = all(isinstance(factor, tvm.tirx.IntImm) for factor in linear)
     return [int(factor) for factor in linear] if constant else []

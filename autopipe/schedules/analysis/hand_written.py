@@ -10,7 +10,6 @@ that is written:
             out[k + 1, j] = out[k, j] + x[k + 1, j]         # step j owns column j
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,12 +21,8 @@ from tvm.sym import Analyzer
 from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt, While
 
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.expressions import (
-    count_occurrences,
-    find_nodes,
-    loads_of,
-    replace_variables,
-)
+from autopipe.schedules.analysis.expressions import find_nodes, flat_index, loads_of
+from autopipe.schedules.analysis.usual_stride import find_stride
 from autopipe.schedules.parallel_work import UNKNOWN_STEPS
 
 _EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")
@@ -91,7 +86,8 @@ def describe_nest(loop: For) -> HandNest | None:
         carried=is_plain and any(_is_loop_carried(one) for one in loops if not one.same_as(loop)),
         beside=is_plain
         and all(
-            _find_step_stride(a, loop.loop_var, analyzer) in {0, 1} for a in _list_accesses(stores)
+            find_stride(analyzer.simplify(flat_index(*one)), loop.loop_var) in {0, 1}
+            for one in _list_accesses(stores)
         ),
         bits=max((element_bits(store.buffer.dtype) for store in stores), default=8),
     )  # fmt: skip
@@ -152,7 +148,7 @@ def _has_its_own(
 ) -> bool:
     """Tell whether some index, or the offset, is the loop variable plus one constant everywhere."""
     choices = [[at[axis] for at in places] for axis in range(len(store.indices))]
-    choices.append([_flatten_index(store.buffer, at) for at in places])
+    choices.append([flat_index(store.buffer, at) for at in places])
     for indices in choices:
         offsets = [analyzer.simplify(index - loop.loop_var) for index in indices]
         if all(isinstance(o, IntImm) and int(o) == int(offsets[0]) for o in offsets):
@@ -165,20 +161,3 @@ def _is_loop_carried(loop: For) -> bool:
     stores = find_nodes(loop, BufferStore)
     loads = find_nodes(loop, TensorLoad)
     return any(load.source.same_as(store.buffer) for load in loads for store in stores)
-
-
-def _find_step_stride(access: Access, variable: tvm.ir.Var, analyzer: Analyzer) -> int | None:
-    """Return the stride of an access along a loop, in elements; None if it is not constant."""
-    flat = analyzer.simplify(_flatten_index(*access))
-    parts = find_nodes(flat, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
-    if any(count_occurrences(part, variable) for part in parts):
-        return None
-    stride = analyzer.simplify(replace_variables(flat, [(variable, variable + 1)]) - flat)
-    return int(stride) if isinstance(stride, IntImm) else None
-
-
-def _flatten_index(buffer: tvm.ir.Var, indices: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr | int:
-    """Return the row-major offset of an element."""
-    sizes = [int(size) for size in buffer.ty.shape]
-    factors = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    return sum((index * n for index, n in zip(indices, factors, strict=True)), start=0)

@@ -9,14 +9,14 @@ elements. Combined in another order it would keep another one, so there is no co
 """
 
 import itertools
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
+from tvm.sym import Analyzer
 
 from autopipe.schedules.analysis.expressions import find_nodes, loads_of
 from autopipe.schedules.analysis.reducer import Reducer
@@ -32,7 +32,7 @@ _VALUES: Final = (0, 1, 2)
 
 def find_join(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
     """Return the combiner of partial results, or None; `sums` are the loop variables."""
-    candidates = [_find_element(reducer, i) for i in range(len(reducer.values))]
+    candidates = [find_element(reducer, i) for i in range(len(reducer.values))]
     elements = [element for element in candidates if element is not None]
     if len(elements) < len(candidates):
         return None
@@ -65,7 +65,7 @@ def find_join(reducer: Reducer, sums: Sequence[Any]) -> Join | None:
     return join if len(forms) <= _MOST_RESULTS and _is_order_independent(join, types) else None
 
 
-def _find_element(reducer: Reducer, position: int) -> Expr | None:
+def find_element(reducer: Reducer, position: int) -> Expr | None:
     """Return the operand of a step that is not the result itself, or None."""
     value = reducer.values[position]
     if isinstance(value, tirx.Select):
@@ -115,9 +115,7 @@ def _is_order_independent(join: Join, types: Sequence[str]) -> bool:
     results = list(itertools.product(map(float, _VALUES), repeat=len(types)))
     try:
         table = {
-            (one, other): tuple(
-                float(_evaluate_constant(part)) for part in join(at(one), at(other))
-            )
+            (one, other): tuple(map(_fold_constant, join(at(one), at(other))))
             for one, other in itertools.product(results, repeat=2)
         }
     except TypeError:  # an operation without a constant evaluation
@@ -130,24 +128,9 @@ def _is_order_independent(join: Join, types: Sequence[str]) -> bool:
     return all(table[table[a, b], c] == table[a, table[b, c]] for a, b, c in triples)
 
 
-_OPERATIONS: Final[Mapping[Any, Callable[[float, float], float]]] = {
-    tirx.LT: operator.lt, tirx.LE: operator.le, tirx.GT: operator.gt, tirx.GE: operator.ge,
-    tirx.EQ: operator.eq, tirx.NE: operator.ne, tirx.Min: min, tirx.Max: max,
-    tirx.And: lambda a, b: bool(a) and bool(b), tirx.Or: lambda a, b: bool(a) or bool(b),
-}  # fmt: skip
-
-
-def _evaluate_constant(value: Expr) -> float:
-    """Evaluate a constant expression of selects. Raises TypeError for another operation."""
-    if isinstance(value, tirx.IntImm | tirx.FloatImm):
-        return float(value.value)
-    if isinstance(value, tirx.Select):
-        return _evaluate_constant(
-            value.true_value if _evaluate_constant(value.condition) else value.false_value
-        )
-    if isinstance(value, tirx.Not):
-        return not _evaluate_constant(value.a)
-    operation = _OPERATIONS.get(type(value))
-    if operation is None:
-        raise TypeError(f"{type(value).__name__} has no constant evaluation")
-    return operation(_evaluate_constant(value.a), _evaluate_constant(value.b))
+def _fold_constant(value: Expr) -> float:
+    """Evaluate an expression of constants. Raises TypeError if TVM does not fold it."""
+    folded = Analyzer().simplify(value)
+    if not isinstance(folded, tirx.IntImm | tirx.FloatImm):
+        raise TypeError(f"{value} has no constant evaluation")
+    return float(folded.value)

@@ -29,6 +29,7 @@ from autopipe.schedules.analysis.expressions import (
     replace_variables,
 )
 from autopipe.schedules.analysis.reducer import Reducer
+from autopipe.schedules.analysis.usual_stride import find_stride
 
 _PAIR: Final = 2
 
@@ -105,7 +106,8 @@ class Reduction:
             return self
         *outer, high, low = self.sums
         *before, rows, length = map(int, self.steps)
-        strides = [_find_stride(load, var) for load in self.loads for var in (low, high)]
+        offsets = [flat_index(load.source, load.indices) for load in self.loads]
+        strides = [find_stride(offset, var) for offset in offsets for var in (low, high)]
         pairs = list(zip(strides[::2], strides[1::2], strict=True))
         if any(one is None or other is None or other != one * length for one, other in pairs):
             return self
@@ -139,13 +141,6 @@ class Reduction:
         """Tell whether the number of steps depends on an axis of the output."""
         open_steps = [step for step in self.steps if not isinstance(step, int)]
         return any(count_occurrences(step, self.axes[axis]) for step in open_steps)
-
-
-def _find_stride(load: TensorLoad, variable: tvm.ir.Var) -> int | None:
-    """Return the stride of a load along a variable, in elements; None if it is not constant."""
-    linear = tvm.sym.detect_linear_equation(flat_index(load), [variable])
-    is_constant = len(linear) > 0 and isinstance(linear[0], tvm.tirx.IntImm)
-    return int(linear[0]) if is_constant else None
 
 
 def _find_inner_block(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealize | None]:

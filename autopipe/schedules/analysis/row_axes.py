@@ -5,12 +5,12 @@ divide [2, rows, n]. In each, the first two axes count the rows.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import tvm
-from tvm.ir import Expr, TensorLoad
+from tvm.ir import Expr
 from tvm.s_tir import SBlock
-from tvm.tirx import Bind, BufferStore
+from tvm.tirx import BufferStore
 
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
@@ -20,26 +20,11 @@ from autopipe.schedules.analysis.blocks import (
     is_spatial,
     lengths_of,
 )
-from autopipe.schedules.analysis.expressions import is_among, loads_of, replace_variables
+from autopipe.schedules.analysis.expressions import find_nodes, is_among, loads_of
+from autopipe.schedules.analysis.joining import find_element
+from autopipe.schedules.analysis.reducer import Reducer
 
 _OPERATORS: Final = (tvm.tirx.Add, tvm.tirx.Max, tvm.tirx.Min, tvm.tirx.Mul)
-
-StoredValue = tuple[Any, Any, Any]
-"""The buffer, value and indices of a store."""
-
-
-def list_stored_values(body: tvm.tirx.Stmt) -> list[StoredValue]:
-    """Return the stores of a statement, with bound variables substituted."""
-    statements = list(body.seq) if hasattr(body, "seq") else [body]
-    bound_values: list[tuple[Any, Expr]] = []
-    stores = []
-    for statement in statements:
-        if isinstance(statement, Bind):
-            bound_values.append((statement.var, replace_variables(statement.value, bound_values)))
-        else:
-            value = replace_variables(statement.value, bound_values)
-            stores.append((statement.buffer, value, statement.indices))
-    return stores
 
 
 def count_row_axes(blocks: Sequence[SBlock]) -> int | None:
@@ -97,7 +82,7 @@ def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent
     """Tell whether a block accesses the results of the blocks only in its own row."""
     axes = [axis.var for axis in block.iter_vars][: len(rows)]
     results = [region.source for one in blocks for region in one.writes]
-    stores = [(buffer, indices) for buffer, _, indices in list_stored_values(block.body)]
+    stores = [(one.buffer, one.indices) for one in find_nodes(block.body, BufferStore)]
     loads = [(load.source, load.indices) for load in loads_of(block.body)]
     return all(
         _is_own(index, axis, count_in_group(extent_of(size), row), count_in_group(length, row))
@@ -125,21 +110,8 @@ def combines_terms(block: SBlock) -> bool:
     """Tell whether a block is an assignment, or a reduction by one operator per result."""
     if is_spatial(block):
         return isinstance(block.body, BufferStore)
-    try:
-        stores = list_stored_values(block.body)
-    except AttributeError:
-        return False
-    totals = [buffer for buffer, _, _ in stores]
-    return all(
-        isinstance(value, _OPERATORS) and _has_total_side(value, buffer, totals)
-        for buffer, value, _ in stores
+    reducer = Reducer.of(block)
+    return reducer is not None and all(
+        isinstance(value, _OPERATORS) and find_element(reducer, position) is not None
+        for position, value in enumerate(reducer.values)
     )
-
-
-def _has_total_side(value: tvm.ir.Expr, total: tvm.ir.Var, totals: Sequence[tvm.ir.Var]) -> bool:
-    """Tell whether one operand is the total, and the other one depends on no total."""
-    sides = (value.a, value.b)
-    is_total = [isinstance(s, TensorLoad) and s.source.same_as(total) for s in sides]
-    if is_total not in ([True, False], [False, True]):
-        return False
-    return not any(is_among(load.source, totals) for load in loads_of(sides[is_total.index(False)]))

@@ -6,14 +6,13 @@ some of them fill a vector; those along i have the stride of a row.
 
 import tvm
 from tvm.ir import TensorLoad
-from tvm.sym import Analyzer, detect_linear_equation
 
 from autopipe.compiler.loops.count_operations import count_arithmetic
 from autopipe.schedules.analysis.blocks import element_bits
 from autopipe.schedules.analysis.expressions import flat_index, replace_variables
 from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.analysis.usual_stride import find_axis_stride
+from autopipe.schedules.analysis.usual_stride import find_axis_stride, find_stride
 
 
 def find_longest_stride(reduction: Reduction) -> int | None:
@@ -27,13 +26,11 @@ def find_longest_stride(reduction: Reduction) -> int | None:
 
 def _find_stride_along(reduction: Reduction, variable: tvm.ir.Var) -> int | None:
     """Return the longest stride of all loads along a variable; None if one is not constant."""
-    strides = []
-    for load in reduction.loads:
-        linear = detect_linear_equation(Analyzer().simplify(flat_index(load)), [variable])
-        if len(linear) == 0 or not isinstance(linear[0], tvm.tirx.IntImm):
-            return None
-        strides.append(abs(int(linear[0])))
-    return max(strides, default=0)
+    strides = [
+        find_stride(flat_index(load.source, load.indices), variable) for load in reduction.loads
+    ]
+    constant_strides = [abs(stride) for stride in strides if stride is not None]
+    return max(constant_strides, default=0) if len(constant_strides) == len(strides) else None
 
 
 def find_vector_step_bits(reduction: Reduction) -> int:

@@ -34,11 +34,18 @@ def _remove_swap(swap: BitwiseXor) -> Expr:
 
 def find_axis_stride(load: TensorLoad, axis: tvm.ir.Var) -> int | None:
     """Return the longest stride along an axis between borders; None where one is not constant."""
-    flat, strides = flat_index(load), []
+    flat, strides = flat_index(load.source, load.indices), []
     for first in (True, False):
         side = tvm_ffi.structural_map(choose_side(flat, first=first), (BitwiseXor, _remove_swap))
-        linear = detect_linear_equation(Analyzer().simplify(side), [axis])
-        if len(linear) == 0 or not isinstance(linear[0], IntImm):
+        stride = find_stride(side, axis)
+        if stride is None:
             return None
-        strides.append(abs(int(linear[0])))
+        strides.append(abs(stride))
     return max(strides)
+
+
+def find_stride(offset: Expr, variable: tvm.ir.Var) -> int | None:
+    """Return the step of an offset along a variable, or None if it is not constant."""
+    linear = detect_linear_equation(Analyzer().simplify(offset), [variable])
+    is_constant = len(linear) > 0 and isinstance(linear[0], IntImm)
+    return int(linear[0]) if is_constant else None

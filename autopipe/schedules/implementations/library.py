@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tvm
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
-from tvm.tirx import BufferType, SeqStmt
+from tvm.tirx import BufferType, SeqStmt, stmt_seq
 
 from autopipe.compiler.graph.literals import describe_buffer
 from autopipe.compiler.labels.op_info import read_op_info
@@ -20,7 +20,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.dispatch import can_take_op
 from autopipe.schedules.implementations.library_call import write_library_call
-from autopipe.schedules.primitives import inline_blocks
+from autopipe.schedules.primitives import copy_root, inline_blocks
 from autopipe.schedules.templates.template import make_schedule
 from autopipe.tasks.tensor import Tensor
 
@@ -101,13 +101,5 @@ def _list_input_tensors(function: tvm.tirx.PrimFunc) -> tuple[Tensor, ...]:
 def _replace_statement(root: SBlock, old: tvm.tirx.Stmt, new: tvm.tirx.Stmt) -> SBlockRealize:
     """Return a copy of the root block with the statement `old` replaced by `new`."""
     nests = list(root.body) if isinstance(root.body, SeqStmt) else [root.body]
-    block = SBlock(
-        [],
-        root.reads,
-        root.writes,
-        root.name_hint,
-        tvm.tirx.stmt_seq(*(new if nest.same_as(old) else nest for nest in nests)),
-        alloc_buffers=root.alloc_buffers,
-        annotations=root.annotations,
-    )
-    return SBlockRealize([], True, block)  # noqa: FBT003 - TVM's signature
+    body = stmt_seq(*(new if nest.same_as(old) else nest for nest in nests))
+    return SBlockRealize([], True, copy_root(root, body))  # noqa: FBT003 - TVM's signature

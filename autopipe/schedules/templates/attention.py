@@ -29,9 +29,10 @@ The last tile, and the last band, overlap the one before.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 
@@ -43,9 +44,8 @@ from autopipe.compiler.attention import (
     to_usual_order,
 )
 from autopipe.compiler.graph import elementary
-from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import extent_of, tensors_of
+from autopipe.schedules.analysis.blocks import extent_of, has_reference_loops, tensors_of
 from autopipe.schedules.cost import hiding_sums
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
@@ -160,11 +160,4 @@ def _has_plain_loops(form: AttentionForm, function: tirx.PrimFunc) -> bool:
     tensors = tensors_of(function)
     if len(tensors) != 4 + form.masked or any(str(one.dtype) != DTYPE for one in tensors):
         return False
-    placeholders = [te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors[:-1]]
-    try:
-        plain_function = te.create_prim_func(
-            [*placeholders, build_attention(form, *placeholders)], index_dtype_override="int64"
-        )
-    except (IndexError, RuntimeError, TypeError, ValueError):  # other tensors than those of a form
-        return False
-    return is_same_code(plain_function, function)
+    return has_reference_loops(function, partial(build_attention, form))

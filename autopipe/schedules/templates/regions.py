@@ -21,16 +21,16 @@ Example: the mean of 2 x 2 samples in each of 7 x 7 cells, 128 channels, vectors
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import tvm
-from tvm import te, tirx
+from tvm import tirx
 from tvm.ir import Expr
 from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.roi_align import (
     ATTRIBUTE,
     RegionForm,
@@ -41,7 +41,12 @@ from autopipe.compiler.roi_align import (
     parse_form,
 )
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import extent_of, is_large_enough, tensors_of
+from autopipe.schedules.analysis.blocks import (
+    extent_of,
+    has_reference_loops,
+    is_large_enough,
+    tensors_of,
+)
 from autopipe.schedules.analysis.expressions import write_branches
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.loop_writer import job_loop
@@ -53,6 +58,7 @@ from autopipe.schedules.templates.template import Template
 
 
 _DTYPES: Final = {"float32": 32, "float64": 64}
+_INDEX_DTYPES: Final = (None, "int64")
 _VECTORS: Final = (4, 8, 2, 1)
 """Registers that sums may take, in the order they are proposed."""
 
@@ -96,7 +102,7 @@ class RegionsTemplate(Template[RegionCells, ChannelChunk]):
         if (
             not isinstance(channels, int)
             or str(data.dtype) not in _DTYPES
-            or not _has_plain_loops(form, function)
+            or not has_reference_loops(function, partial(build_regions, form), _INDEX_DTYPES)
         ):
             return None
         return RegionCells(form, channels, _DTYPES[str(data.dtype)])
@@ -124,24 +130,6 @@ REGIONS: Final = RegionsTemplate()
 
 _ARGUMENTS: Final = 4
 """Images, corners, the image of each region, and the result; an image has as many axes."""
-
-
-def _has_plain_loops(form: RegionForm, function: tirx.PrimFunc) -> bool:
-    """Tell whether the loops of a function are the reference loops of a form."""
-    placeholders = [
-        te.placeholder(one.shape, str(one.dtype), one.name) for one in tensors_of(function)[:-1]
-    ]
-    try:
-        plain_result = build_regions(form, *placeholders)
-        return any(
-            is_same_code(
-                te.create_prim_func([*placeholders, plain_result], index_dtype_override=dtype),
-                function,
-            )
-            for dtype in (None, "int64")
-        )
-    except (RuntimeError, TypeError, ValueError):  # other tensors than those of regions
-        return False
 
 
 def _bind_once(value: Expr) -> Expr:

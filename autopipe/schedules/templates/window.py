@@ -19,12 +19,12 @@ Example: a depthwise 3x3 convolution of [1, 56, 56, 96] (NHWC), tiles of 4 x 32,
             y[i, 4 * j : 4 * j + 4, strip] = sums
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 import tvm
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, read_dynamic_sizes
@@ -32,9 +32,7 @@ from autopipe.compiler.graph.weights import MARK
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
 from autopipe.schedules.analysis.windows import NARROW, Windows, inline_copies, match_windows
-from autopipe.schedules.effort import has_costly_functions
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import WINDOW_PRODUCTS
 from autopipe.schedules.primitives import (
     inline_blocks,
     parallelize_loop,
@@ -50,6 +48,7 @@ from autopipe.schedules.tiling.window_tile import (
     count_input_elements,
     estimate_efficiency,
     find_row_extent,
+    find_threshold,
     list_strips,
     list_tile_rows,
 )
@@ -155,7 +154,7 @@ def _write_tiles(
     packing_loops = [sch.get(sch.get_loops(rv)[0]) for rv in packing_blocks]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
     buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
-    tile_loops = nest.write(_find_threshold(tile, blocks.values()))
+    tile_loops = nest.write(find_threshold(windows, tile.shared_from))
     rewrite_function(sch, tvm.tirx.stmt_seq(*packing_loops, tile_loops), buffers)
 
 
@@ -163,7 +162,7 @@ def _schedule_tiles(sch: Schedule, block: SBlockRV, windows: Windows, tile: Wind
     """Split the outputs into tiles that divide them, by schedule primitives of TVM."""
     last = windows.after[-1:]
     result = sch.get_sblock(last[0]) if last else sch.cache_write(block, 0, "global")
-    parallel_loop, inner = _split_into_tiles(sch, block, result, tile)
+    parallel_loop, inner = _split_into_tiles(sch, result, windows, tile)
     sch.compute_at(block, inner, preserve_unit_loops=True)
     vectors, vector = sch.split(sch.get_loops(result)[-1], [None, tile.width])
     sch.vectorize(vector)
@@ -174,7 +173,7 @@ def _schedule_tiles(sch: Schedule, block: SBlockRV, windows: Windows, tile: Wind
 
 
 def _split_into_tiles(
-    sch: Schedule, block: SBlockRV, result: SBlockRV, tile: WindowTile
+    sch: Schedule, result: SBlockRV, windows: Windows, tile: WindowTile
 ) -> tuple[LoopRV, LoopRV]:
     """Split the outputs into tiles; return the parallel loop and the innermost loop over tiles."""
     *outer, columns = sch.get_loops(result)
@@ -184,16 +183,9 @@ def _split_into_tiles(
     sch.reorder(*outer, column_tile, row_tile, row, column)
     tiles = [*outer, column_tile, row_tile]
     parallel_loop = sch.fuse(*tiles[: tile.shared])
-    threshold = _find_threshold(tile, [sch.get(block), sch.get(result)])
-    parallelize_loop(sch, block, parallel_loop, threshold)
+    block = sch.get_sblock(windows.name)
+    parallelize_loop(sch, block, parallel_loop, find_threshold(windows, tile.shared_from))
     return parallel_loop, [parallel_loop, *tiles[tile.shared :]][-1]
-
-
-def _find_threshold(tile: WindowTile, blocks: Iterable[SBlock]) -> int:
-    """Return the steps of all windows from which threads share the tiles."""
-    if tile.shared_from is not None:
-        return tile.shared_from
-    return 0 if has_costly_functions(blocks) else WINDOW_PRODUCTS
 
 
 def _reduce_in_registers(

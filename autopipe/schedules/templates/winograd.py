@@ -43,7 +43,7 @@ from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import parallelize_loop, write_out
+from autopipe.schedules.primitives import copy_root, parallelize_loop, write_out
 from autopipe.schedules.templates.template import Template, make_schedule
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
@@ -181,10 +181,7 @@ def _skip_padding(sch: Schedule, knobs: Blocking, loops: _TileLoops, tiles: Expr
         is_used = left >> const(63, left.ty) == 0  # a comparison would bound buffers by the sizes
         return _with_body(loop, IfThenElse(is_used, loop.body, None))
 
-    return SBlock(
-        [], root.reads, root.writes, root.name_hint, structural_map(root.body, (For, skip)),
-        alloc_buffers=root.alloc_buffers, annotations=root.annotations,
-    )  # fmt: skip
+    return copy_root(root, structural_map(root.body, (For, skip)), root.alloc_buffers)
 
 
 def _with_body(loop: For, body: Stmt) -> For:

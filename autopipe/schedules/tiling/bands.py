@@ -4,8 +4,9 @@ Template `attention` has an example.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import tvm
@@ -16,7 +17,12 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.attention import AttentionForm, find_mask_index, to_stored_order
 from autopipe.compiler.graph import exponentials
 from autopipe.compiler.graph.arithmetic import build_let
-from autopipe.schedules.analysis.expressions import to_full_region, unravel_index
+from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.expressions import (
+    to_full_region,
+    unravel_index,
+    write_tile_loops,
+)
 from autopipe.schedules.parallel_work import PRODUCTS
 
 DTYPE: Final = "float32"
@@ -60,8 +66,8 @@ class QueryBand:
     """Elements of a result in a vector, a power of two."""
 
 
-def _to_int64(value: int) -> Expr:
-    return tirx.IntImm("int64", value)
+_to_int64: Final = partial(number_of, dtype="int64")
+_write_tile_loops: Final = partial(write_tile_loops, number=_to_int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,8 @@ class BandLoops:
         """Write the scores of a band, and the maximum of each query."""
         attention, knobs, key = self.found, self.knobs, self.tensors[1]
         lowest, sizes = tirx.min_value(DTYPE), (knobs.keys, knobs.across, knobs.width)
-        self._write_query_loop(lambda lane: T.buffer_store(most, lowest, [lane]))
+        for _, lane in _write_tile_loops(1, knobs.queries, knobs.width):
+            T.buffer_store(most, lowest, [lane])
         with (
             T.serial(_to_int64(0), _to_int64(-(-attention.keys // knobs.keys))) as tile,
             T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.across)) as strip,
@@ -216,25 +223,6 @@ class BandLoops:
             for row, lane in _write_tile_loops(*sizes):
                 T.buffer_store(sums, sums[row, lane] + add(row, lane, step), [row, lane])
 
-    def _write_query_loop(self, store: Callable[[Expr], None]) -> None:
-        """Write loops over the queries of a band, in vectors."""
-        width = self.knobs.width
-        with (
-            T.unroll(_to_int64(0), _to_int64(self.knobs.queries // width)) as vector,
-            T.vectorized(_to_int64(0), _to_int64(width)) as lane,
-        ):
-            store(vector * width + lane)
-
     @staticmethod
     def _allocate_buffer(*shape: int, scope: str = "global") -> tvm.ir.Var:
         return T.sblock_alloc_buffer(shape, DTYPE, scope=scope)
-
-
-def _write_tile_loops(rows: int, columns: int, width: int) -> Iterator[tuple[Expr, Expr]]:
-    """Write unrolled loops over the elements of a tile, in vectors; yield row and column."""
-    with (
-        T.unroll(_to_int64(0), _to_int64(rows)) as row,
-        T.unroll(_to_int64(0), _to_int64(columns // width)) as vector,
-        T.vectorized(_to_int64(0), _to_int64(width)) as lane,
-    ):
-        yield row, vector * width + lane

@@ -27,7 +27,7 @@ from autopipe.schedules.analysis.expressions import (
     replace_variables,
     to_full_region,
     write_branches,
-    write_element_loops,
+    write_tile_loops,
 )
 from autopipe.schedules.tiling import fetching
 from autopipe.schedules.tiling.lines import is_shared
@@ -291,10 +291,7 @@ def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[
 
 
 def _write_element_loops(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
-    """Write the unrolled loops over the rows and columns of a tile; yield their variables."""
-    with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
-        for column in write_element_loops(columns, nest.tile.width, nest.number, unroll=True):
-            yield row, column
+    return write_tile_loops(nest.tile.rows, columns, nest.tile.width, nest.number)
 
 
 def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:

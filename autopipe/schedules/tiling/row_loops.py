@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 import tvm
-from tvm.ir import Expr, TensorLoad
+from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
@@ -33,12 +33,8 @@ from autopipe.schedules.analysis.expressions import (
     write_element_loops,
     write_lane_loops,
 )
-from autopipe.schedules.analysis.row_axes import (
-    StoredValue,
-    count_in_group,
-    find_row_lengths,
-    list_stored_values,
-)
+from autopipe.schedules.analysis.reducer import Reducer
+from autopipe.schedules.analysis.row_axes import count_in_group, find_row_lengths
 from autopipe.schedules.analysis.rows import estimate_body_cost, is_step
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import OPERATIONS
@@ -160,7 +156,8 @@ def _write_reduction(
 
     `step` is the block that computes the operand in place, None if it is stored.
     """
-    updates, firsts = list_stored_values(block.body), list_stored_values(block.init)
+    reducer = Reducer.of(block)
+    assert reducer is not None  # noqa: S101 - `match` takes no other reductions
     spatial, reduction_axes = axes_of(block)
     rows: Values = [
         (axis.var, place)
@@ -169,48 +166,33 @@ def _write_reduction(
         )
     ]
     parts = [
-        T.sblock_alloc_buffer((width,), str(buffer.ty.dtype), scope="local")
-        for buffer, _, _ in updates
+        T.sblock_alloc_buffer((width,), str(store.buffer.ty.dtype), scope="local")
+        for store in reducer.stores
     ]
     with T.vectorized(number(0), number(width)) as lane:
-        for buffer, (_, value, _) in zip(parts, firsts, strict=True):
-            T.buffer_store(buffer, value, [lane])
+        for part, start in zip(parts, reducer.starts, strict=True):
+            T.buffer_store(part, start, [lane])
     outer, along = split_row(lengths_of(block, spatial=False))
     with ExitStack() as loops:
         before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
         for index, lane in write_lane_loops(product_of(along), width, number):
-            values = [
-                *rows,
-                *zip(
-                    [a.var for a in reduction_axes],
-                    [*before, *unravel_index(along, index)],
-                    strict=True,
-                ),
-            ]
+            terms = [*before, *unravel_index(along, index)]
+            values = [*rows, *zip([a.var for a in reduction_axes], terms, strict=True)]
             if step is not None:
                 places = [value for _, value in values]
                 _write_store(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
-            _accumulate_step(updates, parts, values, lane)
-    for place, (target, value, indices) in enumerate(updates):
-        total = _combine_partials(type(value), parts[place], width, number)
-        T.buffer_store(target, total, [replace_variables(i, rows) for i in indices])
+            _accumulate_step(reducer, parts, values, lane)
+    for store, part, value in zip(reducer.stores, parts, reducer.values, strict=True):
+        total = _combine_partials(type(value), part, width, number)
+        T.buffer_store(store.buffer, total, [replace_variables(i, rows) for i in store.indices])
 
 
-def _accumulate_step(
-    updates: Sequence[StoredValue], partial: Sequence[Any], values: Values, lane: Expr
-) -> None:
+def _accumulate_step(reducer: Reducer, parts: Sequence[Any], values: Values, lane: Expr) -> None:
     """Write one step of the reductions."""
-    totals = [buffer for buffer, _, _ in updates]
-
-    def load(read: TensorLoad) -> Expr:
-        for total, buffer in zip(totals, partial, strict=True):
-            if read.source.same_as(total):
-                return buffer[lane]
-        return replace_variables(read, values)
-
-    new_totals = [replace_variables(value, values, load) for _, value, _ in updates]
-    for buffer, value in zip(partial, new_totals, strict=True):
-        T.buffer_store(buffer, value, [lane])
+    now = [part[lane] for part in parts]
+    after = reducer.step(now, values, lambda load: replace_variables(load, values))
+    for part, value in zip(parts, after, strict=True):
+        T.buffer_store(part, value, [lane])
 
 
 def _combine_partials(

@@ -29,13 +29,8 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import (
-    Values,
-    count_occurrences,
-    find_nodes,
-    replace_variables,
-)
-from autopipe.schedules.analysis.periods import LONGEST
+from autopipe.schedules.analysis.expressions import Values, replace_variables
+from autopipe.schedules.analysis.periods import LONGEST, find_period
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.loop_writer import as_list, job_loop
 from autopipe.schedules.tiling.chains import buffers_of, store_results, write_reduced_output
@@ -43,8 +38,6 @@ from autopipe.schedules.tiling.row_vectors import VectorRow
 
 _PLANE: Final = 2
 """Axes that are in a plane, where there are more."""
-
-_DIVISIONS: Final = (tvm.tirx.Div, tvm.tirx.Mod, tvm.tirx.FloorDiv, tvm.tirx.FloorMod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +117,8 @@ class RowNest:
     def _find_period(self) -> int:
         """Return the period of divided indices along a row in outputs; 1 if it leaves a rest."""
         axis, extent = self.reduction.axes[-1], self.reduction.extents[-1]
-        values = self.reduction.reducer.values
-        divisions = [one for value in values for one in find_nodes(value, *_DIVISIONS)]
-        divisors = [
-            int(one.b)
-            for one in divisions
-            if isinstance(one.b, tvm.tirx.IntImm) and count_occurrences(one.a, axis)
-        ]
-        period = math.lcm(*divisors) if divisors and min(divisors) > 0 else 1
-        return period if period <= LONGEST and extent % period == 0 else 1
+        period = math.lcm(*(find_period(one, axis) for one in self.reduction.reducer.values))
+        return period if 0 < period <= LONGEST and extent % period == 0 else 1
 
     @property
     def _dtype(self) -> str:

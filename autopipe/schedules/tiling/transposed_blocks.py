@@ -20,16 +20,13 @@ from tvm_ffi import structural_equal
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
 from autopipe.schedules.analysis.blocks import (
     Extent,
-    element_bits,
-    extent_of,
     is_large_enough,
     number_of,
     parts_of,
-    product_of,
 )
 from autopipe.schedules.analysis.expressions import replace_variables, write_branches
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
-from autopipe.schedules.loop_writer import job_loop
+from autopipe.schedules.loop_writer import FlatViews, job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
 
 SHORT: Final = 8
@@ -79,10 +76,8 @@ class TransposedBlocks:
         self._tile, self._known = tile, dynamic_sizes
         self._copies = isinstance(block.body.value, TensorLoad)
         self._index = str(block.iter_vars[-1].var.ty.dtype)
-        self._views: list[tuple[Any, Any]] = []
-        for tensor in [block.body.buffer, *(read.load.source for read in loops.reads)]:
-            if not any(tensor.same_as(one) for one, _ in self._views):
-                self._views.append((tensor, self._flatten_tensor(tensor)))
+        tensors = [block.body.buffer, *(read.load.source for read in loops.reads)]
+        self._views = FlatViews(tensors, as_integers=self._copies)
 
     def write(self) -> tirx.Stmt:
         """Return the body of the function."""
@@ -93,8 +88,7 @@ class TransposedBlocks:
             for parallel in write_branches(threads):
                 for fits in write_branches(self._has_whole_blocks()):
                     (self._write_blocks if fits else self._write_elements)(parallel)
-        views = [tirx.DeclBuffer(view, data=tensor.data) for tensor, view in self._views]
-        return tirx.SeqStmt([*views, builder.get()])
+        return tirx.SeqStmt([*self._views.declare(), builder.get()])
 
     def _has_whole_blocks(self) -> bool | Expr:
         """Tell whether both sides have a whole block; a condition if that depends on the sizes."""
@@ -111,16 +105,6 @@ class TransposedBlocks:
                 checks.append(extent >= side)
         return tirx.all(*checks) if checks else True
 
-    def _flatten_tensor(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
-        """Flatten a tensor; elements that are only copied are integers of their size."""
-        size, dtype = product_of(map(extent_of, tensor.shape)), str(tensor.dtype)
-        if self._copies:
-            dtype = f"int{element_bits(dtype)}"
-        return tirx.decl_buffer((size,), dtype, f"{tensor.name}_row", tensor.data, layout=None)
-
-    def _find_view(self, tensor: tvm.ir.Var) -> tvm.ir.Var:
-        return next(view for one, view in self._views if one.same_as(tensor))
-
     def _to_index(self, value: Extent) -> Expr:
         return number_of(value, self._index)
 
@@ -128,7 +112,7 @@ class TransposedBlocks:
         self, extents: Sequence[Extent], *, parallel: bool
     ) -> AbstractContextManager[list[Expr]]:
         """Write a loop over several axes, which threads share; yield the index along each."""
-        output, *read = [tensor for tensor, _ in self._views]
+        output, *read = self._views.tensors
         return job_loop("transposed", extents, self._index, (read, [output]), parallel=parallel)
 
     def _write_blocks(self, parallel: bool) -> None:  # noqa: FBT001
@@ -172,7 +156,7 @@ class TransposedBlocks:
                 at[outer] = start + step
                 place = _compute_offset(self._to_index(0), loops.written, at)
                 T.buffer_store(
-                    self._find_view(self._block.body.buffer),
+                    self._views.of(self._block.body.buffer),
                     self._compute_element([], place, at),
                     [place],
                 )
@@ -190,7 +174,7 @@ class TransposedBlocks:
 
     def _write_block(self, at: Sequence[Expr]) -> None:
         """Write one block."""
-        store, width = self._find_view(self._block.body.buffer), self._tile.width
+        store, width = self._views.of(self._block.body.buffer), self._tile.width
         start = _compute_offset(self._to_index(0), self._loops.written, at)
         column_stride = self._loops.written[self._crossed]
         crossed_reads = [read for read in self._loops.reads if self._is_crossed_read(read)]
@@ -232,7 +216,7 @@ class TransposedBlocks:
                 if structural_equal(operand, load):
                     return room[lane]
             read = next(read for read in self._loops.reads if read.load.same_as(load))
-            return self._find_view(load.source)[
+            return self._views.of(load.source)[
                 _compute_offset(self._to_index(read.base), read.strides, at)
             ]
 
@@ -244,7 +228,7 @@ class TransposedBlocks:
     def _load_columns(self, read: StridedRead, at: Sequence[Expr]) -> list[Expr]:
         """Read a block in rows and return its columns, as vectors."""
         group, width = self._tile.columns, self._tile.width
-        view, row_stride = self._find_view(read.load.source), read.strides[-1]
+        view, row_stride = self._views.of(read.load.source), read.strides[-1]
         start = T.Bind(_compute_offset(self._to_index(read.base), read.strides, at))
         vectors = []
         for h in range(group):

@@ -112,9 +112,16 @@ def choose_tile_threshold(
     windows: Windows, tile: WindowTile, hardware: HardwareParams
 ) -> int | None:
     """Choose the knob `shared_from`: the steps of all windows from which threads share tiles."""
-    default = 0 if windows.calls_ns >= CALLS_NS else WINDOW_PRODUCTS
+    default = find_threshold(windows, None)
     nanoseconds = estimate_core_ns(windows, tile, hardware)
     return cost.choose_threshold(windows.steps, default, nanoseconds, hardware)
+
+
+def find_threshold(windows: Windows, shared_from: int | None) -> int:
+    """Return the steps of all windows from which threads share the tiles, by their knob."""
+    if shared_from is not None:
+        return shared_from
+    return 0 if windows.calls_ns >= CALLS_NS else WINDOW_PRODUCTS
 
 
 def estimate_core_ns(windows: Windows, tile: WindowTile, hardware: HardwareParams) -> float:

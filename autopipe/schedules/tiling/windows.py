@@ -48,7 +48,7 @@ from autopipe.schedules.analysis.expressions import (
     remove_repeated_loads,
     replace_variables,
     write_branches,
-    write_element_loops,
+    write_tile_loops,
 )
 from autopipe.schedules.analysis.windows import Windows
 from autopipe.schedules.loop_writer import job_loop
@@ -301,10 +301,4 @@ class OutputTile:
         ]
 
     def _write_element_loops(self, rows: int) -> Iterator[tuple[Expr, Expr]]:
-        """Write the unrolled loops over rows and columns; yield their variables."""
-        number = self.nest.number
-        with T.unroll(number(0), number(rows)) as row:
-            for column in write_element_loops(
-                self.nest.columns, self.nest.width, number, unroll=True
-            ):
-                yield row, column
+        return write_tile_loops(rows, self.nest.columns, self.nest.width, self.nest.number)

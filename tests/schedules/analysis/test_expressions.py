@@ -18,4 +18,4 @@ def test_elements_that_fill_no_vector_are_left_to_shorter_ones():
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         for index in write_element_loops(23, 8, lambda value: tvm.tirx.IntImm("int32", value)):  # type: ignore[arg-type]
             T.evaluate(index)
-    assert extents(builder.get().script()) == [2, 8, 1, 4, 1, 2, 1, 1]
+    assert extents(builder.get().script()) == [2, 8, 4, 2, 1]

@@ -71,7 +71,7 @@ def test_four_products_of_bytes_are_summed_by_an_instruction():
         (28, 32), lambda i, j: te.sum(x[i, k].astype("int32") * w[k, j].astype("int32"), k)
     )
     _, knobs, script = scheduled(DOT_PRODUCT, [x, w, y], [1])
-    assert (knobs.rows, knobs.vectors, knobs.instruction) == (14, 2, "vpdpbusd")
+    assert (knobs.rows, knobs.columns, knobs.instruction) == (14, 32, "vpdpbusd")
     assert 'T.sblock_alloc_buffer((1, 16, 128), "int8")' in script
     loops = [extent for extent in extents(script) if extent > 1]
     assert loops == [16, 128, 2, 14, 2, 16, 16, 14, 2, 14, 2, 16]

@@ -222,7 +222,7 @@ def test_every_tile_fits_the_registers_and_divides_or_overlaps(case, hardware):
 
 
 def test_every_setting_of_the_knobs_is_right(monkeypatch):
-    monkeypatch.setattr(window, "WINDOW_PRODUCTS", 1)
+    monkeypatch.setattr(window_tile, "WINDOW_PRODUCTS", 1)
     module = module_of(depthwise())
     tiles = product([(1, 1, 1), (3, 24, 8), (9, 8, 4)], [2, 3, 4])
     made = [scheduled(module, WindowTile(*tile, shared)) for tile, shared in tiles]
