@@ -181,7 +181,7 @@ def _skip_padding(sch: Schedule, knobs: Blocking, loops: _TileLoops, tiles: Expr
         is_used = left >> const(63, left.ty) == 0  # a comparison would bound buffers by the sizes
         return _with_body(loop, IfThenElse(is_used, loop.body, None))
 
-    return copy_root(root, structural_map(root.body, (For, skip)), root.alloc_buffers)
+    return copy_root(root, structural_map(root.body, (For, skip)))
 
 
 def _with_body(loop: For, body: Stmt) -> For:
