@@ -47,32 +47,12 @@ class NamedPass(Generic[State_contra]):
 
 @dataclass(frozen=True, slots=True)
 class KernelPass:
-    """A pass that rewrites each kernel separately."""
+    """A pass over kernels: each separately, or all of them with functions that they call."""
 
     name: str
     reason: str
-    rewrite: KernelRewrite
-
-    def to_tvm(self) -> tvm.transform.Pass:
-        """Convert to a pass of TVM."""
-        return tirx.transform.prim_func_pass(
-            lambda function, *_: self.rewrite(function), opt_level=0, name=self.name
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class KernelModulePass:
-    """A pass over all kernels, which may add functions that they call."""
-
-    name: str
-    reason: str
-    rewrite: ModulePass
-
-    def to_tvm(self) -> tvm.transform.Pass:
-        """Convert to a pass of TVM."""
-        return tvm.transform.module_pass(
-            lambda module, _: self.rewrite(module), opt_level=0, name=self.name
-        )
+    to_tvm: Callable[[], tvm.transform.Pass]
+    """Creates the pass of TVM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +80,19 @@ def module_pass(
 
 
 def kernel_pass(rewrite: KernelRewrite, reason: str) -> KernelPass:
-    """Wrap a rewrite of kernels as a pass, under the function's name."""
-    return KernelPass(str(getattr(rewrite, "__name__", "")), reason, rewrite)
+    """Wrap a rewrite of each kernel as a pass, under the function's name."""
+    name = str(getattr(rewrite, "__name__", ""))
+    return KernelPass(name, reason, lambda: tirx.transform.prim_func_pass(
+        lambda function, *_: rewrite(function), opt_level=0, name=name
+    ))  # fmt: skip
 
 
-def kernel_module_pass(function: ModulePass, reason: str) -> KernelModulePass:
-    """Wrap a function of all kernels as a pass, under the function's name."""
-    return KernelModulePass(str(getattr(function, "__name__", "")), reason, function)
+def kernel_module_pass(function: ModulePass, reason: str) -> KernelPass:
+    """Wrap a function of all kernels, which may add others, as a pass under its name."""
+    name = str(getattr(function, "__name__", ""))
+    return KernelPass(name, reason, lambda: tvm.transform.module_pass(
+        lambda module, _: function(module), opt_level=0, name=name
+    ))  # fmt: skip
 
 
 def run_passes(

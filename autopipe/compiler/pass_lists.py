@@ -39,7 +39,6 @@ from autopipe.compiler.graph.split_resize import RESIZE
 from autopipe.compiler.labels.node_labels import complete_labels, keep_merged
 from autopipe.compiler.loops.exact_divisions import protect_divisions, protect_module_divisions
 from autopipe.compiler.named_pass import (
-    KernelModulePass,
     KernelPass,
     NamedPass,
     PassPhase,
@@ -330,7 +329,7 @@ KERNELS: Final[tuple[KernelPass, ...]] = (
     kernel_pass(choose_once_per_vector, "TVM makes no vectors of a loop that chooses elements"),
 )
 
-KERNELS_DYNAMIC: Final[tuple[KernelModulePass, ...]] = (
+KERNELS_DYNAMIC: Final[tuple[KernelPass, ...]] = (
     kernel_module_pass(share_loop_bodies, "parallel and serial loops of one body compile it once"),
 )
 

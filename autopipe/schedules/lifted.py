@@ -23,11 +23,11 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 
+from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
 from autopipe.schedules.analysis.expressions import find_nodes, loads_of, replace_variables
 from autopipe.schedules.effort import is_elementary
 from autopipe.schedules.loop_writer import element_block, store_element
-from autopipe.schedules.primitives import copy_root
 
 _TIMES: Final = 4
 """Minimum number of evaluations of a value that is hoisted to a block of its own."""

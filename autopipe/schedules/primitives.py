@@ -8,6 +8,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import IntImm, Stmt, stmt_seq
 
+from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import extent_of, extents_of
 from autopipe.schedules.parallel_work import ELEMENTS, UNKNOWN_SIZE
 
@@ -21,18 +22,6 @@ def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = 
     root = sch.get(root_rv)
     new = copy_root(root, body, buffers)
     sch.state.replace(sch.get_sref(root_rv), new, {root: new})
-
-
-def copy_root(root: SBlock, body: Stmt, buffers: Sequence[Var] | None = None) -> SBlock:
-    """Return a copy of a root block with another body.
-
-    `buffers` are the intermediate buffers that it allocates; None keeps the present ones.
-    """
-    return SBlock(
-        [], root.reads, root.writes, root.name_hint, body,
-        alloc_buffers=root.alloc_buffers if buffers is None else buffers,
-        annotations=root.annotations,
-    )  # fmt: skip
 
 
 def replace_block(

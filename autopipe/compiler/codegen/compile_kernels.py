@@ -17,7 +17,7 @@ from tvm.support import cc
 from tvm.tirx.compilation_pipeline import register_tir_pipeline
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import is_dynamic, open_variables
-from autopipe.compiler.named_pass import KernelModulePass, KernelPass, run_passes
+from autopipe.compiler.named_pass import KernelPass, run_passes
 from autopipe.compiler.pass_lists import (
     HOST_KERNELS,
     HOST_KERNELS_DYNAMIC,
@@ -77,7 +77,7 @@ def _choose_pipeline(kernels: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
 
 
 def make_kernel_pipeline(
-    kernel_passes: Sequence[KernelPass | KernelModulePass],
+    kernel_passes: Sequence[KernelPass],
     host_passes: Sequence[KernelPass],
     skipped_passes: Collection[str] = (),
 ) -> tuple[object, Callable[[], object], object]:

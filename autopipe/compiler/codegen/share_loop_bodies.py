@@ -24,7 +24,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import open_variables
-from autopipe.compiler.loops.copy_loops import list_blocks
+from autopipe.compiler.loops.copy_loops import copy_root, list_blocks, replace_variables
 
 _LOOPS: Final = 8
 """Minimum loops inside of a shared body: LLVM copies the call of a shorter one into both loops."""
@@ -92,11 +92,7 @@ class _LoopedKernel:
         if not calls:
             return self.function
         kept_buffers = [one for one in root.alloc_buffers if not _is_among(one, moved_buffers)]
-        new_root = SBlock(
-            root.iter_vars, root.reads, root.writes, root.name_hint,
-            _replace_bodies(root.body, calls), alloc_buffers=kept_buffers,
-            annotations=root.annotations,
-        )  # fmt: skip
+        new_root = copy_root(root, _replace_bodies(root.body, calls), kept_buffers)
         return self.function.with_body(SBlockRealize([], predicate=True, block=new_root))
 
     def _add_body(self, loop: tirx.For, own_buffers: Sequence[Var]) -> Call | None:
@@ -149,15 +145,8 @@ def _has_equal_body(
     """Tell whether two loops are equal but for their kind, and the buffers that each alone uses."""
     if len(own) != len(copies):
         return False
-    renamed = _replace_variables(parallel, list(zip(own, copies, strict=True)))
-    return tvm_ffi.structural_equal(_rebuild_loop(renamed, renamed.body, serial.kind), serial)
-
-
-def _replace_variables(loop: tirx.For, changes: Sequence[tuple[Var, Var]]) -> tirx.For:
-    def replace(variable: Var) -> Var:
-        return next((new for old, new in changes if old.same_as(variable)), variable)
-
-    return tvm_ffi.structural_map(loop, (Var, replace)) if changes else loop
+    renamed_body = replace_variables(parallel.body, list(zip(own, copies, strict=True)))
+    return tvm_ffi.structural_equal(_rebuild_loop(parallel, renamed_body, serial.kind), serial)
 
 
 def _replace_bodies(body: tirx.Stmt, calls: Sequence[tuple[tirx.For, Call]]) -> tirx.Stmt:

@@ -27,11 +27,28 @@ def copy_loop_nest(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> 
     for block in list_blocks(nest):
         variables += [*(axis.var for axis in block.iter_vars), *block.alloc_buffers]
     changes = [*((var, tirx.Var(var.name, var.ty)) for var in variables), *buffers]
+    return replace_variables(nest, changes)
+
+
+def replace_variables(nest: tirx.Stmt, changes: Sequence[tuple[Any, Any]]) -> tirx.Stmt:
+    """Replace variables and buffers in a loop nest by the pairs (old, new)."""
 
     def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
         return next((new for old, new in changes if old.same_as(var)), var)
 
     return tvm_ffi.structural_map(nest, (tvm.ir.Var, replaced))
+
+
+def copy_root(root: SBlock, body: tirx.Stmt, buffers: Sequence[tvm.ir.Var] | None = None) -> SBlock:
+    """Return a copy of a root block with another body.
+
+    `buffers` are the intermediate buffers that it allocates; None keeps the present ones.
+    """
+    return SBlock(
+        [], root.reads, root.writes, root.name_hint, body,
+        alloc_buffers=root.alloc_buffers if buffers is None else buffers,
+        annotations=root.annotations,
+    )  # fmt: skip
 
 
 def list_blocks(nest: tirx.Stmt) -> list[SBlock]:

@@ -13,6 +13,7 @@ from tvm.tirx import BufferType, SeqStmt, stmt_seq
 from autopipe.compiler.graph.literals import describe_buffer
 from autopipe.compiler.labels.op_info import read_op_info
 from autopipe.compiler.library import linking
+from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.libraries.library import Library
 from autopipe.schedules.analysis import gemm
 from autopipe.schedules.analysis.blocks import is_copy, is_spatial
@@ -20,7 +21,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.dispatch import can_take_op
 from autopipe.schedules.implementations.library_call import write_library_call
-from autopipe.schedules.primitives import copy_root, inline_blocks
+from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.templates.template import make_schedule
 from autopipe.tasks.tensor import Tensor
 

@@ -34,6 +34,7 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     find_min_extent,
     read_dynamic_sizes,
 )
+from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import filtering_cost
@@ -43,7 +44,7 @@ from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import copy_root, parallelize_loop, write_out
+from autopipe.schedules.primitives import parallelize_loop, write_out
 from autopipe.schedules.templates.template import Template, make_schedule
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
