@@ -4,7 +4,7 @@ The two calls of the RFC "Auto-Schedule from Compute Declaration" (apache/tvm#29
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from autopipe.config.tuning import Tuning
 from autopipe.environment.environment import Host
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
-from autopipe.pipeline.events import Event
+from autopipe.pipeline.events import Emit
 from autopipe.pipeline.isolate import Late, Zygote
 from autopipe.schedules.engines.fallback import choose_fallback
 from autopipe.schedules.engines.loops import as_declared
@@ -65,7 +65,7 @@ def auto_schedule(  # noqa: PLR0913 - one for each way in which a search may be 
     seed: int = 0,
     fast_algorithms: bool = True,
     store: Path | str | None = None,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
 ) -> Scheduled:
     """Schedule a function: immediately, or with a budget by the fastest measured candidate.
 
@@ -170,7 +170,7 @@ def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process needs
     target: Target,
     request: Mapping[str, object],
     store: Store,
-    emit: Callable[[Event], None],
+    emit: Emit,
     end: float,
 ) -> dict[str, Any]:
     """Tune `main` of a module in a child process; at the `end`, recover its intermediate result."""

@@ -8,7 +8,7 @@ other dependencies of the implementation.
 from collections.abc import Mapping
 from typing import Any
 
-from autopipe.pipeline.isolate import Emit
+from autopipe.pipeline.events import Emit
 
 
 def write_scripts(argument: Mapping[str, Any], emit: Emit) -> dict[str, dict[str, Any]]:

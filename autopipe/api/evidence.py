@@ -1,6 +1,6 @@
 """Check gates on a build's tuning by this store's own measurements, not by those of a lock."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from autopipe.config.gates import Gates
 from autopipe.environment.environment import Environment
 from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, GateError, StoreError
-from autopipe.pipeline.events import Event, Tuned
+from autopipe.pipeline.events import Emit, Tuned
 from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.store import RecordStore
@@ -28,7 +28,7 @@ class Evidence(NamedTuple):
     """The root of the store, which may have no tuning records."""
     environment: Environment
     gates: Gates
-    emit: Callable[[Event], None]
+    emit: Emit
 
     def __call__(self, stage: str, artifacts: Mapping[str, Artifact]) -> None:
         """Inspect a finished stage's artifacts. Raises GateError for a build below its gates."""

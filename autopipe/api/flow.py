@@ -22,7 +22,7 @@ from autopipe.host.memory import describe_memory_limit, read_address_limit
 from autopipe.host.refusal import OUT_OF_MEMORY
 from autopipe.lock.locking import Locking, begin
 from autopipe.lock.mode import Mode, check_mode
-from autopipe.pipeline.events import Event, RunFinished, Warn
+from autopipe.pipeline.events import Emit, Event, RunFinished, Warn
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
 from autopipe.pipeline.isolate import Bug, Killed, Zygote
@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
     signers: "Signers | None" = None,
     build: str | None = None,
     diagnostics: Diagnostics = NO_DIAGNOSTICS,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
 ) -> dict[str, Artifact]:
     """Run a pipeline file, publish its package, and return the artifact of each stage by name.
 
@@ -116,7 +116,7 @@ def plan(  # noqa: PLR0913 -- one for each option of the command
     until: str | None = None,
     force: Collection[str] = (),
     build: str | None = None,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
 ) -> tuple[Outlook, ...]:
     """Forecast the action of `run` for each stage with its reason; nothing is run."""
     patience = Patience(warn_waiting(emit))
@@ -137,7 +137,7 @@ def list_tasks(
     overrides: Sequence[str] = (),
     store: Path | None = None,
     build: str | None = None,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
 ) -> "tuple[Task, ...]":
     """Run a pipeline file up to its tasks and return all of them, including dropped ones."""
     patience = Patience(warn_waiting(emit))
@@ -145,7 +145,7 @@ def list_tasks(
         return extract_tasks(flow, emit)[0]
 
 
-def extract_tasks(flow: Flow, emit: Callable[[Event], None]) -> "tuple[tuple[Task, ...], Path]":
+def extract_tasks(flow: Flow, emit: Emit) -> "tuple[tuple[Task, ...], Path]":
     """Run an opened flow up to its tasks; return them, and the folder of their artifact.
 
     Patterns that match no task are reported each time, whether or not the stage was cached.
@@ -205,9 +205,7 @@ def open_flow(  # noqa: PLR0913, PLR0917 -- one for each option that the command
         yield Flow(pipeline, steps, store, environment, zygote, locking, history, diagnostics)
 
 
-def _check_reproducible(
-    flow: Flow, artifacts: Mapping[str, Artifact], emit: Callable[[Event], None]
-) -> None:
+def _check_reproducible(flow: Flow, artifacts: Mapping[str, Artifact], emit: Emit) -> None:
     """Raise GateError where a second build produces different files."""
     from autopipe.lock.rebuild import Rebuilding
 
@@ -228,7 +226,7 @@ def _make_zygote(tmp: Path) -> Zygote:
     return Zygote(PRELOADED, tmp)
 
 
-def warn_waiting(emit: Callable[[Event], None]) -> Callable[[str], None]:
+def warn_waiting(emit: Emit) -> Callable[[str], None]:
     """Return a function that warns of the processes that the store waits for."""
     return lambda owner: emit(Warn(stage="store", message=f"waiting for {owner}"))
 
@@ -258,7 +256,7 @@ def _check_owner(flow: Flow, output: Path) -> None:
 def _run_stages(
     flow: Flow,
     force: Collection[str],
-    emit: Callable[[Event], None],
+    emit: Emit,
     remote: "Remote | None",
     *,
     warn_stale: bool,
@@ -291,7 +289,7 @@ def _run_stages(
     return executor.run(flow.plan, force={*force, *traced_stages})
 
 
-def _build_inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
+def _build_inspection(flow: Flow, emit: Emit) -> "Look":
     """Build the callback that inspects each artifact and records the configuration of a build."""
     from autopipe.api.evidence import Evidence
 
@@ -306,9 +304,7 @@ def _build_inspection(flow: Flow, emit: Callable[[Event], None]) -> "Look":
     return look
 
 
-def _open_remote(
-    flow: Flow, base: Path, emit: Callable[[Event], None]
-) -> "AbstractContextManager[Remote | None]":
+def _open_remote(flow: Flow, base: Path, emit: Emit) -> "AbstractContextManager[Remote | None]":
     """Open the remote of a pipeline; a frozen run has none."""
     if flow.pipeline.cache.remote is None or flow.locking.mode is Mode.FROZEN:
         return nullcontext()

@@ -18,7 +18,7 @@ from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import describe_device
 from autopipe.errors import AutopipeError, ConfigError, StoreError
 from autopipe.lock.outline import DECISIVE
-from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.events import Emit, Warn
 from autopipe.pipeline.plan import build_plan
 from autopipe.processes.interrupt import find_exit_code
 from autopipe.records.record import Record
@@ -30,8 +30,6 @@ from autopipe.report.markdown import format_markdown
 from autopipe.report.recorder import Recorder, RunInfo, replace_places
 from autopipe.stages import stages_of
 from autopipe.store.store import find_default_root
-
-Emit = Callable[[Event], None]
 
 FORMS: Final[Mapping[str, Callable[..., str]]] = {
     ".json": as_json,

@@ -9,14 +9,13 @@ from autopipe.pipeline.events import (
     BuildResult,
     BuildsFinished,
     BuildStarted,
+    Emit,
     Event,
     Measured,
     RunFinished,
 )
 from autopipe.processes.interrupt import find_exit_code
 from autopipe.report.wording import describe_error
-
-Emit = Callable[[Event], None]
 
 
 def run_builds(

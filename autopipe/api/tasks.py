@@ -1,6 +1,6 @@
 """Show one task of a pipeline file, and export tasks as scripts, for `autopipe tasks`."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from autopipe.api.task_script import Loops, format_file_name, write_task_script
 from autopipe.config.schedules import Rule
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, StageError
-from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.events import Emit, Warn
 from autopipe.pipeline.isolate import Bug, Entry
 from autopipe.report.tasks import Prospects
 from autopipe.store.files import wrap_os_errors
@@ -40,7 +40,7 @@ def show_task(  # noqa: PLR0913 -- one for each option of the command
     overrides: Sequence[str] = (),
     store: Path | None = None,
     build: str | None = None,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
 ) -> Shown:
     """Describe one task with its TIR. Raises ConfigError for an unknown index."""
     patience = Patience(warn_waiting(emit))
@@ -63,7 +63,7 @@ def export_tasks(  # noqa: PLR0913 -- one for each option of the command
     overrides: Sequence[str] = (),
     store: Path | None = None,
     build: str | None = None,
-    emit: Callable[[Event], None] = lambda _: None,
+    emit: Emit = lambda _: None,
 ) -> list[Path]:
     """Write each task, or one, as a script that tunes only it; return the paths.
 
@@ -120,9 +120,7 @@ def _read_loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, 
     }
 
 
-def _list_templates(
-    flow: Flow, folder: Path, task: Task, emit: Callable[[Event], None]
-) -> Mapping[str, str | None]:
+def _list_templates(flow: Flow, folder: Path, task: Task, emit: Emit) -> Mapping[str, str | None]:
     """List the templates of a task; on an error, warn and return none."""
     argument = {
         "task": task.model_dump(mode="json"),

@@ -1,7 +1,7 @@
 """`autopipe tasks`: the table of tuning tasks, one task in full, and tasks as scripts."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -13,7 +13,7 @@ from autopipe.cli.terminal import print_lines, show_json
 from autopipe.report.task_order import Order
 
 if TYPE_CHECKING:
-    from autopipe.pipeline.events import Event
+    from autopipe.pipeline.events import Emit
 
 Number = Annotated[
     int | None, typer.Option("--show", metavar="N", help="Only task N: its ops and its TIR")
@@ -52,7 +52,7 @@ class _TaskQuery(NamedTuple):
     overrides: Sequence[str]
     store: Path | None
     build: str | None
-    emit: "Callable[[Event], None]"
+    emit: "Emit"
 
 
 def _print_tasks(file: Path, sort: Order, query: _TaskQuery, *, as_json: bool) -> None:

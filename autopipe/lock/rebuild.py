@@ -13,7 +13,7 @@ from autopipe.environment.environment import Environment
 from autopipe.errors import AutopipeError, GateError
 from autopipe.lock import records as beside
 from autopipe.lock.replay import Replay
-from autopipe.pipeline.events import Event, Progress, StageFailed, StageFinished, StageStarted
+from autopipe.pipeline.events import Emit, Progress, StageFailed, StageFinished, StageStarted
 from autopipe.pipeline.executor import Executor
 from autopipe.pipeline.isolate import Isolate
 from autopipe.pipeline.plan import Plan, build_plan
@@ -46,7 +46,7 @@ class Rebuilding:
     environment: Environment
     isolate: Callable[..., AbstractContextManager[Isolate]]
     """Starts the runner of the stages of one build; takes `tmp`, a folder for temporary files."""
-    emit: Callable[[Event], None]
+    emit: Emit
 
     def check(self, artifacts: Mapping[str, Artifact]) -> None:
         """Build twice in new stores and processes, with the records of the first build's tuning.

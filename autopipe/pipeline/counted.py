@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from autopipe.pipeline.events import Event, Progress
+from autopipe.pipeline.events import Emit, Progress
 
 _T = TypeVar("_T")
 
@@ -15,7 +15,7 @@ INTERVAL: Final = 0.5
 class Watch:
     """Emits the progress of one stage."""
 
-    def __init__(self, stage: str, emit: Callable[[Event], None]) -> None:
+    def __init__(self, stage: str, emit: Emit) -> None:
         """Set the name of the stage, and the sink of its events."""
         self._stage = stage
         self._emit = emit

@@ -1,5 +1,6 @@
 """Events of a run, as values. Stages and the executor emit them; reporters show them."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -247,6 +248,9 @@ Event = (
     | Progress | TuningProgress | PassTimes | Logged | Measured | Tuned | Warn | RunFinished
     | TuningHeadroom | BuildStarted | BuildsFinished
 )  # fmt: skip
+
+Emit = Callable[[Event], None]
+"""Sends an event to a reporter, possibly from another process."""
 
 parse: TypeAdapter[Event] = TypeAdapter(
     Annotated[Event, Field(discriminator="event")], config=ConfigDict(defer_build=True)

@@ -9,7 +9,7 @@ from autopipe.environment.environment import Environment
 from autopipe.errors import StageError, StoreError
 from autopipe.pipeline import attempt
 from autopipe.pipeline.events import (
-    Event,
+    Emit,
     StageCached,
     StageFailed,
     StageFinished,
@@ -56,7 +56,7 @@ class Executor(NamedTuple):
     store: Store
     environment: Environment
     isolate: Isolate
-    emit: Callable[[Event], None]
+    emit: Emit
     remote: Remote | None = None
     look: Look = _ignore_artifacts
     """Called after each stage, cached or not; may raise GateError."""

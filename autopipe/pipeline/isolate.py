@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
 from autopipe.errors import SetupError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import Used, describe_kill
-from autopipe.pipeline.events import Event, parse
+from autopipe.pipeline.events import Emit, parse
 from autopipe.pipeline.log import Log
 from autopipe.pipeline.stage import Context, Stage
 from autopipe.processes.lifeline import any_stopped
@@ -40,7 +40,6 @@ _STOPPED: Final = 12
 
 Answer = TypeVar("Answer")
 
-Emit = Callable[[Event], None]
 Message = dict[str, Any]
 Entry = Callable[[Mapping[str, Any], Emit], Answer]
 """A module-level function that is called in a child; argument and result are JSON values."""

@@ -1,11 +1,11 @@
 """Forward records of Python's `logging` as events of the run."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from autopipe.pipeline.events import Event, Logged
+from autopipe.pipeline.events import Emit, Logged
 
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 """Levels by verbosity. Warnings are separate events."""
@@ -14,7 +14,7 @@ _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 class _EventHandler(logging.Handler):
     """Forwards records as events."""
 
-    def __init__(self, emit: Callable[[Event], None], stage: str) -> None:
+    def __init__(self, emit: Emit, stage: str) -> None:
         super().__init__()
         self._emit = emit
         self._stage = stage
@@ -27,7 +27,7 @@ class _EventHandler(logging.Handler):
 
 
 @contextmanager
-def forward_logs(emit: Callable[[Event], None], stage: str, verbosity: int) -> Iterator[None]:
+def forward_logs(emit: Emit, stage: str, verbosity: int) -> Iterator[None]:
     """Emit records of loggers below `autopipe`: decisions at verbosity 1, each step from 2 on."""
     if verbosity == 0:
         yield

@@ -10,13 +10,13 @@ from autopipe.environment.facet import Facet
 from autopipe.errors import AutopipeError, ConfigError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.host.memory import describe_memory_limit
-from autopipe.pipeline.isolate import Emit, Message
+from autopipe.pipeline.events import Emit
 from autopipe.pipeline.stage import Context, Diagnostics, Stage
 from autopipe.pipeline.zygote import MEANWHILE
 from autopipe.processes.ceiling import ceiling, hold
 
 
-def pack_stage(stage: Stage, ctx: Context) -> Message:
+def pack_stage(stage: Stage, ctx: Context) -> dict[str, Any]:
     """Serialize a stage and its context as JSON.
 
     Raises ConfigError for a file name that is not UTF-8.

@@ -5,14 +5,14 @@ declaration, and `run` is its behaviour. Nothing else enters its key.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self
 
 from autopipe.config.frozen import Frozen
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
-from autopipe.pipeline.events import Event
+from autopipe.pipeline.events import Emit
 from autopipe.store.artifact import Kind
 
 
@@ -59,7 +59,7 @@ class Context(NamedTuple):
     """Scratch directory that survives an interrupted attempt with the same key, and only that."""
     records: Path
     """File of the tuning records, shared by all pipelines of this store; may not exist yet."""
-    emit: Callable[[Event], None]
+    emit: Emit
     """Sends an event to the reporter."""
     forced: bool = False
     """Whether the user forces a new run, regardless of earlier results."""

@@ -1,12 +1,12 @@
 """The remote cache of a run: every failure of the remote is a cache miss."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from autopipe.config.cache import Cache, resolve_remote_url
 from autopipe.errors import StoreError
-from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.events import Emit, Warn
 from autopipe.remote.courier import AbsentError, Courier, DamagedError, DeniedError
 from autopipe.remote.depot import Depot
 from autopipe.remote.transfer import UNSEEN, Inspect, bring
@@ -21,7 +21,7 @@ def open_shared(
     cache: Cache,
     base: Path,
     store: Store,
-    emit: Callable[[Event], None],
+    emit: Emit,
     inspect: Mapping[str, Inspect] = UNSEEN,
 ) -> Iterator["Shared | None"]:
     """Share a store as section `cache` configures it; a folder is relative to `base`.
@@ -47,7 +47,7 @@ class Shared:
         self,
         courier: Courier,
         store: Store,
-        emit: Callable[[Event], None],
+        emit: Emit,
         inspect: Mapping[str, Inspect],
         *,
         write: bool,

@@ -15,6 +15,7 @@ from autopipe.artifacts.benchmark import BenchmarkReport, CheckedGate, Outcome
 from autopipe.artifacts.verification import Verification
 from autopipe.config.pipeline import Pipeline
 from autopipe.pipeline.events import (
+    Emit,
     Event,
     Measured,
     RunFinished,
@@ -55,7 +56,7 @@ class RunInfo:
 class Recorder:
     """Forwards events, and reads artifacts as soon as they exist."""
 
-    emit: Callable[[Event], None]
+    emit: Emit
     artifact: Callable[[str], Path]
     """Returns the path of an artifact by its digest."""
     trials: Callable[[str], Sequence[Record]] = lambda _: ()

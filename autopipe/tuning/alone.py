@@ -1,7 +1,7 @@
 """Tunes one workload in a child process: the other side of `auto_schedule`."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -18,7 +18,7 @@ from autopipe.config.schedules import Rule, Schedules
 from autopipe.config.tuning import Tuning
 from autopipe.environment.facet import Facet
 from autopipe.errors import ModelError
-from autopipe.pipeline.events import Event
+from autopipe.pipeline.events import Emit
 from autopipe.pipeline.stage import Context
 from autopipe.records.record import Record
 from autopipe.safety.failures import Failures
@@ -42,7 +42,7 @@ _LEAST: Final = 0.01
 """Seconds that are as good as none."""
 
 
-def tune_workload(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> dict[str, object]:
+def tune_workload(argument: Mapping[str, Any], emit: Emit) -> dict[str, object]:
     """Tune `module.json` of a folder and return the record and the result of each arm.
 
     It is only why tuning ended where that was before anything was measured.
@@ -73,7 +73,7 @@ def _limit_budget(tuning: Tuning, seconds: float) -> Tuning:
     return tuning.model_copy(update={"budget": tuning.budget.model_copy(update={"time": time})})
 
 
-def make_context(argument: Mapping[str, Any], emit: Callable[[Event], None]) -> Context:
+def make_context(argument: Mapping[str, Any], emit: Emit) -> Context:
     """Build the stage context of a request: its own folder, and the facts."""
     folder = Path(argument["folder"])
     return Context(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
-from autopipe.pipeline.events import Event, TuningProgress
+from autopipe.pipeline.events import Emit, TuningProgress
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.task_state import TaskState
 
@@ -20,7 +20,7 @@ class ProgressReporter:
         self,
         states: Sequence[TaskState],
         budget: int,
-        emit: Callable[[Event], None],
+        emit: Emit,
         workers: Callable[[], int | None] = lambda: None,
         deadline: Deadline | None = None,
     ) -> None:

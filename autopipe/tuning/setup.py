@@ -1,7 +1,7 @@
 """The resources of the steps of tuning, from the artifacts and facts of the stage."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from autopipe.environment.facet import Facet
 from autopipe.environment.toolchain import Linker
 from autopipe.measure.turn import Turn
 from autopipe.pipeline.counted import Watch
-from autopipe.pipeline.events import Event, Warn
+from autopipe.pipeline.events import Emit, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.safety.failures import Failures, OnFailure
 from autopipe.safety.inspection import Inspector
@@ -129,7 +129,7 @@ class Setup:
     checks: Checks
     bench: MeasuringBench
     deadline: Deadline
-    emit: Callable[[Event], None]
+    emit: Emit
 
     def report_progress(self, states: Sequence[TaskState]) -> ProgressReporter:
         """Return a new reporter of the progress of a step."""

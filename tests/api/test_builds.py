@@ -7,11 +7,12 @@ import pytest
 
 from autopipe.api import builds
 from autopipe.api.builds import PlannedBuild, check_builds, find_builds
-from autopipe.api.run_builds import Emit, run_builds
+from autopipe.api.run_builds import run_builds
 from autopipe.errors import ConfigError, GateError, LockError
 from autopipe.pipeline.events import (
     BuildsFinished,
     BuildStarted,
+    Emit,
     Event,
     Measured,
     RunFinished,

@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -22,7 +22,7 @@ import pytest
 from autopipe import stages
 from autopipe.api import flow
 from autopipe.errors import AutopipeError
-from autopipe.pipeline.events import Event
+from autopipe.pipeline.events import Emit
 from autopipe.pipeline.isolate import Bug, Entry, Zygote
 from autopipe.processes.variables import select_variables
 from tests.support.leaks import PLANTED, survivors
@@ -80,7 +80,7 @@ class Borrowed(Zygote):
         entry: Entry[Any],
         argument: Mapping[str, Any],
         log: Path,
-        emit: Callable[[Event], None],
+        emit: Emit,
         seconds: float | None = None,
     ) -> Any:
         request = {
@@ -121,7 +121,7 @@ def shared(module: ModuleType) -> Iterator[None]:
     _process().close()
 
 
-def enter(request: Mapping[str, Any], emit: Callable[[Event], None]) -> object:
+def enter(request: Mapping[str, Any], emit: Emit) -> object:
     """Make the call that is asked for; called in the child."""
     os.environ.clear()
     os.environ.update(request["variables"])

@@ -1,7 +1,7 @@
 """The interface of a runner, and the parameters it is opened with."""
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from autopipe.environment.facet import Facts
 from autopipe.environment.toolchain import Linker
 from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.measure.turn import Turn
-from autopipe.pipeline.events import Event
+from autopipe.pipeline.events import Emit
 from autopipe.safety.inspection import PieceChecker
 from autopipe.schedules.conditions import Conditions
 
@@ -87,7 +87,7 @@ class Wanted:
     """Keeps other runs from timing on this machine meanwhile."""
     touched: int
     """Bytes that the model touches between two calls of a kernel; 0 to time in a loop."""
-    emit: Callable[[Event], None]
+    emit: Emit
     """Tells the reporter."""
     linker: Linker | None = None
     """Links kernels for another kind of machine; null for the linker of this one."""

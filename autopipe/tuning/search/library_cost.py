@@ -5,12 +5,12 @@ time of all tasks there. That is not worth it at the default price of 1 % a MiB,
 are built with their fastest generated code.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from autopipe.libraries import LIBRARIES
 from autopipe.libraries.library import Library
-from autopipe.pipeline.events import Event, Progress
+from autopipe.pipeline.events import Emit, Progress
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.task_state import TaskState
 
@@ -18,7 +18,7 @@ _MIB: Final = 1 << 20
 
 
 def leave_out_libraries(
-    states: Sequence[TaskState], *, journal: Journal, price: float, emit: Callable[[Event], None]
+    states: Sequence[TaskState], *, journal: Journal, price: float, emit: Emit
 ) -> None:
     """Leave out each library that takes less off the time of all tasks than its size costs."""
     for library in LIBRARIES:

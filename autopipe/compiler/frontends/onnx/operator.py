@@ -18,11 +18,10 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from autopipe.compiler.frontends.moments import Kind, Moments
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
-    Converter,
     Numbers,
 )
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
-from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.conversion.site import Converter, NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_attributes

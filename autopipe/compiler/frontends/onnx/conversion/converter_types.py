@@ -1,16 +1,12 @@
 """Types of the parameters and results of converters to Relax."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm import relax
 from tvm.ir import Expr
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
-
-if TYPE_CHECKING:
-    from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 
 BlockBuilder = relax.BlockBuilder
 
@@ -34,6 +30,3 @@ Size = int | Expr
 
 TvmConvert = Callable[[BlockBuilder, Inputs, Attributes, Parameters], Expr]
 """Converts a node to Relax, as TVM's converters do."""
-
-Converter = type[onnx_frontend.OnnxOpConverter] | Callable[["NodeSite"], Expr]
-"""Converts a node to Relax: a class of TVM's importer, or a function of ours."""

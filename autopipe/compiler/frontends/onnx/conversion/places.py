@@ -13,11 +13,10 @@ from tvm.ir import Expr
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     BlockBuilder,
-    Converter,
     Inputs,
     Size,
 )
-from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.conversion.site import Converter, NodeSite
 from autopipe.errors import ModelError
 
 

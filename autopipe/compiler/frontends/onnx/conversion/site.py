@@ -1,6 +1,6 @@
 """An ONNX node in its graph, as converters to Relax see it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Attributes,
     BlockBuilder,
-    Converter,
     Inputs,
     Numbers,
     Parameters,
@@ -90,7 +89,7 @@ class NodeSite:
 
     def convert_by(
         self,
-        converter: Converter,
+        converter: "Converter",
         inputs: Sequence[Expr | None] | None = None,
         attr: Attributes | None = None,
     ) -> Expr:
@@ -102,3 +101,7 @@ class NodeSite:
             convert: TvmConvert = tvm_converter.get_converter(self.opset)
             return convert(self.bb, operands, attributes, self.params)
         return converter(replace(self, inputs=operands, attr=attributes))
+
+
+Converter = type[onnx_frontend.OnnxOpConverter] | Callable[[NodeSite], Expr]
+"""Converts a node to Relax: a class of TVM's importer, or a function of ours."""

@@ -5,8 +5,7 @@ from typing import Final
 from tvm import relax
 from tvm.ir import Expr, GenericConst
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import Converter
-from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.conversion.site import Converter, NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, SizeRule, Trait
 
