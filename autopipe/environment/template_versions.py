@@ -7,6 +7,8 @@ They are a fact in the keys of the stages that go by templates. The classes in
 from collections.abc import Mapping
 from typing import Final
 
+from autopipe.errors import SetupError
+
 TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "attention": "1.0",
     "by_hand": "2.0",
@@ -32,5 +34,13 @@ knobs: records still count. Either way the stages run again."""
 
 
 def schedule_version(name: str) -> int:
-    """Return the version of the schedules that a template makes, as records state it."""
+    """Return the version of the schedules that a template makes, as records state it.
+
+    Raises SetupError for a template that is not in the table.
+    """
+    if name not in TEMPLATE_VERSIONS:
+        raise SetupError(
+            f"template {name} is not in autopipe/environment/template_versions.py;"
+            " that of another package states a number, such as version = 1"
+        )
     return int(TEMPLATE_VERSIONS[name].partition(".")[0])

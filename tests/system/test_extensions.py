@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,12 @@ def test_an_engine_a_template_and_an_implementation_of_another_package_are_built
     assert keyed == dict.fromkeys(("lower", "tune", "build"), versions)
 
 
+def test_our_types_are_installed_for_those_who_check_theirs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["package-data"]["autopipe"] == ["py.typed"]
+    assert (ROOT / "autopipe" / "py.typed").is_file()
+
+
 def test_another_version_of_a_template_meets_no_stale_result(site, project, tmp_path):
     """The version is read without importing the package, which is broken here."""
     shutil.copytree(site, tmp_path / "site")
@@ -168,6 +175,14 @@ class Mine(Template):
             (TEMPLATE, "a", "bad:A"),
             f"{MINE.format(name='a', match='pass')}\nA = Mine()\nMine.version = 2",
             "the class of bad:A has to state its version as a number",
+        ),
+        (
+            (TEMPLATE, "a", "bad:A"),
+            (
+                "from autopipe.environment.template_versions import schedule_version\n"
+                "class A:\n    name, version = 'a', schedule_version('a')"
+            ),
+            "template a is not in autopipe/environment/template_versions.py; that of another pack",
         ),
         (
             (TEMPLATE, "a", "bad:A"),
