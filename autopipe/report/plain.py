@@ -94,6 +94,7 @@ class Plain:
                 self._write_lines(
                     format_row(self._stage.name, f"{duration} so far", self._stage.detail(now))
                 )
+                self._next = now + INTERVAL  # it has the progress, too
             self._start_timer(self._written + INTERVAL - now)
 
 

@@ -110,6 +110,19 @@ def test_a_log_gets_a_line_while_a_stage_is_silent(stream, monkeypatch):
     assert written(stream).splitlines() == lines
 
 
+def test_a_line_of_a_silent_stage_stands_for_the_next_one_of_its_progress(stream, monkeypatch):
+    monkeypatch.setattr(plain, "INTERVAL", 1.0)
+    reporter = plain.Plain(Output(stream))
+    play(reporter, events.StageStarted(stage="tune"))
+    deadline = time.monotonic() + 30
+    while "so far" not in written(stream) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    progress = events.Progress(stage="tune", message="schedules checked", done=1, total=9)
+    play(reporter, progress, progress)
+    reporter.close()
+    assert len(written(stream).splitlines()) == 2
+
+
 def test_tuning_says_only_what_is_known(stream):
     play(plain.Plain(Output(stream)), events.TuningProgress(
         trials=1, failed=0, budget=9, latency=None, rate=0.5, remaining=None
