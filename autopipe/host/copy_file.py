@@ -1,6 +1,6 @@
 """Write files that are mapped later in long writes."""
 
-import shutil
+from collections.abc import Callable
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
@@ -9,9 +9,13 @@ STRETCH: Final = 8 << 20
 that reads 98 MiB of weights takes a sixth less time."""
 
 
-def copy_content(source: BinaryIO, out: BinaryIO) -> None:
-    """Copy the rest of a file in long writes. Raises OSError."""
-    shutil.copyfileobj(source, out, STRETCH)
+def copy_content(
+    source: BinaryIO, out: BinaryIO, report: Callable[[int], None] = lambda _: None
+) -> None:
+    """Copy the rest of a file in long writes; `report` gets the bytes of each. Raises OSError."""
+    while part := source.read(STRETCH):
+        out.write(part)
+        report(len(part))
 
 
 class LongWriter:

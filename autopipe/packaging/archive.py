@@ -1,7 +1,7 @@
 """The tar of a package: deterministic when written, and strict when read."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
@@ -12,14 +12,19 @@ from autopipe.host.copy_file import copy_content
 from autopipe.runtime.archive import BLOCK, END, Member, digest_member, make_header, read_members
 
 
-def write_archive(archive: Path, files: Mapping[str, Path]) -> None:
-    """Write the files sorted by name, without times, owners and modes."""
+def write_archive(
+    archive: Path, files: Mapping[str, Path], report: Callable[[int], None] = lambda _: None
+) -> None:
+    """Write the files sorted by name, without times, owners and modes.
+
+    `report` gets the bytes of each part that is copied.
+    """
     with archive.open("wb") as out:
         for name in sorted(files):
             with files[name].open("rb") as source:
                 size = os.fstat(source.fileno()).st_size
                 out.write(make_header(name, size))
-                copy_content(source, out)
+                copy_content(source, out, report)
             out.write(bytes(-size % BLOCK))
         out.write(END)
 

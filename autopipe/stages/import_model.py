@@ -83,7 +83,7 @@ class ImportStage(Stage, frozen=True):
             )  # fmt: skip
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
-        watch.begin(f"writing {len(model.weights)} weights")
+        watch.begin(f"writing {len(model.weights)} arrays of weights")
         params = write_imported(model, self.dimensions, ctx.out)
         origin = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"

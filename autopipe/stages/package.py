@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Self
 
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.stage import Context, Need, Stage
 from autopipe.store.artifact import Kind
 
@@ -48,13 +49,15 @@ class PackageStage(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write `<name>.tar`."""
+        from autopipe.compiler.step_counter import count_with
         from autopipe.packaging.describe import describe_provenance
         from autopipe.packaging.pack import write_package
         from autopipe.packaging.provenance import Request
 
         package = ctx.out / f"{self.pipeline}.tar"
         request = Request(pipeline=self.pipeline, configuration=self.configuration)
-        with TemporaryDirectory(dir=ctx.work) as scratch:
+        counting = count_with(Watch(self.name, ctx.emit).count)
+        with TemporaryDirectory(dir=ctx.work) as scratch, counting:
             write_package(
                 describe_provenance(request, ctx), ctx.inputs["build"], Path(scratch), package
             )

@@ -61,6 +61,7 @@ class VerifyStage(Stage, frozen=True):
             work = Path(scratch)
             with ContainedBuild(ctx.inputs["build"], work, target) as build:
                 watch = Watch(self.name, ctx.emit)
+                watch.begin("computing the reference")
                 model = ctx.inputs["import"]
                 result = verify_build(
                     build, model, self.options, work, self.samples, watch=watch,

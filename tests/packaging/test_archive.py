@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopipe.errors import PackageError
+from autopipe.host.copy_file import STRETCH
 from autopipe.packaging import archive
 
 NAMES = ("a.txt", "b.bin")
@@ -32,6 +33,15 @@ def test_what_is_written_is_read(tmp_path, size):
     with archive.open_archive(path, NAMES) as (file, members):
         archive.extract_member(file, members["b.bin"], tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"x" * size
+
+
+def test_the_bytes_of_all_files_are_reported(tmp_path):
+    reported: list[int] = []
+    for name, content in zip(NAMES, (b"first", bytes(2 * STRETCH + 1)), strict=True):
+        (tmp_path / name).write_bytes(content)
+    files = {name: tmp_path / name for name in NAMES}
+    archive.write_archive(tmp_path / "out.tar", files, reported.append)
+    assert reported == [5, STRETCH, STRETCH, 1]
 
 
 @pytest.mark.fault("E10")

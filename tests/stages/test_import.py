@@ -37,7 +37,7 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     line, out, events = ran(stage(path), tmp_path)
     assert line == "small: opset 17, 16 weights read"
     said = [event.message for event in events]
-    assert said == ["converting model.onnx", "writing 2 weights"]
+    assert said == ["converting model.onnx", "writing 2 arrays of weights"]
     assert sorted(file.name for file in out.iterdir()) == [
         "model.json", "module.json", "nodes.json", "original.onnx", "reference.onnx",
         "reference.weights", "weights.safetensors",
