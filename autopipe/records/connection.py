@@ -65,7 +65,7 @@ def open_readable(path: Path) -> sqlite3.Connection:
         )  # no log can be made beside it, so none is needed
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            connection = _migrate_in_memory(connection)
+            connection = _add_tables_in_memory(connection)
     except BaseException:
         connection.close()
         raise
@@ -138,8 +138,8 @@ def _check_tables(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it computes what it says, which no store of ours does")
 
 
-def _migrate_in_memory(old: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a file without tables yet, in memory and with them. Raises OtherVersionError."""
+def _add_tables_in_memory(old: sqlite3.Connection) -> sqlite3.Connection:
+    """Copy a file that has no tables yet to memory, and add them. Raises OtherVersionError."""
     copy = sqlite3.connect(":memory:")
     try:
         _set_limits(copy)
