@@ -27,7 +27,7 @@ from autopipe.schedules.hardware import HardwareParams
 _GATHERED: Final = 0.25
 """Nanoseconds for an element that is gathered, or loaded with a large stride."""
 
-_VECTOR_CALL, _CALL = 0.4, 3.0
+_VECTOR_CALL_NS, _LIBM_CALL_NS = 0.4, 3.0
 """Nanoseconds for an elementary function in vectors, and for a function of libm, such as `fmod` for
 the remainder of two floats."""
 
@@ -80,7 +80,9 @@ def estimate_element_effort(
     )
     gather_ns = _GATHERED * shares.count(0)
     modulo_nodes = find_nodes(value, tvm.tirx.Mod)
-    remainders = _CALL * sum(one.expr_ty().dtype.startswith("float") for one in modulo_nodes)
+    remainders = _LIBM_CALL_NS * sum(
+        one.expr_ty().dtype.startswith("float") for one in modulo_nodes
+    )
     return Effort(traffic, gather_ns + remainders + sum(map(_estimate_one_call_ns, calls)))
 
 
@@ -93,4 +95,4 @@ def _estimate_one_call_ns(call: Call) -> float:
     name = getattr(call.op, "name", "")
     if name in _FREE:
         return 0.0
-    return _VECTOR_CALL if name in elementary.IN_VECTORS else _CALL
+    return _VECTOR_CALL_NS if name in elementary.IN_VECTORS else _LIBM_CALL_NS

@@ -17,7 +17,7 @@ from autopipe.compiler.target.target import backend_of, find_host_target
 from autopipe.environment.machines import MACHINES, Machine, find_machine
 from autopipe.errors import TargetError
 
-_NEAR: Final = 2.5
+_CACHED_WEIGHTS: Final = 2.5
 """Size of weights, in second-level caches, up to which they are still cached in the next run."""
 
 
@@ -87,7 +87,7 @@ class HardwareParams:
     @property
     def keeps_weights(self) -> bool:
         """Whether all weights of a model stay in a core's caches from one run to the next."""
-        return self.weights is not None and self.weights <= _NEAR * self.l2
+        return self.weights is not None and self.weights <= _CACHED_WEIGHTS * self.l2
 
     def alone(self) -> "HardwareParams":
         """Return the parameters for functions outside a model.

@@ -22,7 +22,7 @@ from autopipe.schedules.templates.template import make_schedule
 _LAYOUTS: Final = {4: ("NHWC", "HWIO"), 5: ("NDHWC", "DHWIO")}
 """Layouts of data and kernel, by their number of axes."""
 
-_VOLUME: Final = 5
+_VOLUME_AXES: Final = 5
 """Number of axes of a volume: batch, slices, rows, columns, channels."""
 
 
@@ -98,7 +98,7 @@ def _has_image_operands(pad: SBlock, total: SBlock, size: int) -> bool:
         return False
     # batch, rows and columns of an image may be dynamic
     static_extents = (*kernel_shape, image_shape[-1], padded_shape[-1])
-    if axes == _VOLUME:
+    if axes == _VOLUME_AXES:
         static_extents = (*static_extents, *image_shape, *padded_shape)
     square = kernel_shape[-4] == kernel_shape[-3] == size
     return all(isinstance(extent, IntImm) for extent in static_extents) and square

@@ -22,11 +22,11 @@ _FROM_POSITIONS: Final = MappingProxyType({16: 1.8, 36: 7.5, 64: 10.2})
 """Cycles to transform a vector of sums back, for each position of a tile, by their number.
 16 positions fit into registers; of 36 and 64 many are spilled."""
 
-_FROM_L2 = 32.0
+_MAX_L2_RATE = 32.0
 """Maximum of bytes per cycle that products read from the second-level cache: schedules were not
 timed on machines for which the table has 64."""
 
-_RUN = 0.2
+_SINGLE_VECTOR_CYCLES = 0.2
 """Cycles of two products that one vector of weights per row costs, as weights come from lower cache
 levels: two and more vectors are a longer contiguous read, over which the cost is spread."""
 
@@ -81,7 +81,7 @@ def estimate_filtering(filtering: Filtering, knobs: Blocking, hardware: Hardware
     machine, tile = hardware.machine, knobs.rows * vectors
     latency = machine.fma_latency_cycles + LATE_LOAD
     issue = 2 * step_cycles(machine, tile, knobs.rows + vectors, latency) / tile
-    issue += _RUN / vectors
+    issue += _SINGLE_VECTOR_CYCLES / vectors
     if vectors == 1 and knobs.rows + _PAIR > hardware.registers:  # LLVM unrolls two steps
         issue += _SPILL
     products = jobs * inputs * outputs / knobs.width / 2 * issue
@@ -111,7 +111,7 @@ def _estimate_read_rate(size: int, hardware: HardwareParams) -> float:
     First-level hits are not counted, and the third level is shared with other cores.
     """
     if size <= hardware.l2:
-        return min(_FROM_L2, hardware.machine.l2_bytes_per_cycle)
+        return min(_MAX_L2_RATE, hardware.machine.l2_bytes_per_cycle)
     if size <= hardware.l3:
         return hardware.machine.l3_bytes_per_cycle * SHARED_BANDWIDTH
     return _find_memory_rate(hardware)

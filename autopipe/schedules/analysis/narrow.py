@@ -20,7 +20,7 @@ from autopipe.schedules.analysis.expressions import find_nodes
 
 NARROW: Final = "int32"
 _WIDE: Final = "int64"
-_MOST: Final = (1 << 31) - 1
+_MAX_INT32: Final = (1 << 31) - 1
 
 _PAIRS: Final = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Min, tirx.Max, tirx.FloorDiv, tirx.FloorMod)
 _COMPARISONS: Final = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
@@ -114,7 +114,7 @@ class _Rewriting:
     def _rewrite_number(self, value: tvm.ir.Expr) -> Expr:
         """Rewrite an int64 expression of axes, if it and its subexpressions fit into int32."""
         bound = self._known.const_int_bound(value)
-        if int(bound.min_value) < -_MOST or int(bound.max_value) > _MOST:
+        if int(bound.min_value) < -_MAX_INT32 or int(bound.max_value) > _MAX_INT32:
             raise _TooWideError
         if isinstance(value, tirx.IntImm):
             return tirx.const(int(value), NARROW)

@@ -27,7 +27,7 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import count_occurrences, loads_of, replace_variables
 from autopipe.schedules.analysis.reducer import Reducer, is_inside
 
-_OFTEN: Final = 8
+_MIN_PACKED_READS: Final = 8
 """Minimum reads of an element for which packing the tensor pays."""
 
 
@@ -140,7 +140,9 @@ class Product:
             return True
         uses = math.prod((*self.extents, *self.terms)) / math.prod(map(int, load.source.ty.shape))
         analyzer = bind_axes(self.block)
-        return uses >= _OFTEN and (not self.reducer.branches() or is_inside(load, analyzer))
+        return uses >= _MIN_PACKED_READS and (
+            not self.reducer.branches() or is_inside(load, analyzer)
+        )
 
     def copied(self, load: TensorLoad) -> tuple[list[int], list[int]]:
         """Return the positions of the spatial and of the summed axes that a load depends on."""

@@ -31,7 +31,7 @@ from autopipe.schedules.analysis.expressions import (
 from autopipe.schedules.analysis.reducer import Reducer
 from autopipe.schedules.analysis.usual_stride import find_stride
 
-_PAIR: Final = 2
+_PAIR_VALUES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Reduction:
 
         Example: the sum of images of 28 x 28 pixels is the sum of rows of 784.
         """
-        if len(self.sums) < _PAIR or not all(isinstance(step, int) for step in self.steps):
+        if len(self.sums) < _PAIR_VALUES or not all(isinstance(step, int) for step in self.steps):
             return self
         *outer, high, low = self.sums
         *before, rows, length = map(int, self.steps)

@@ -14,7 +14,7 @@ from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_
 from autopipe.schedules.analysis.expressions import loads_of, replace_variables, unravel_index
 from autopipe.schedules.analysis.simple_indices import simplify_block
 
-_CALL: Final = 4
+_CALL_OPERATIONS: Final = 4
 """Operations of an elementary function, such as exp."""
 
 
@@ -110,7 +110,7 @@ def has_indirect_loads(block: SBlock) -> bool:
 
 def estimate_body_cost(block: SBlock) -> int:
     """Estimate the operations of one iteration of a block."""
-    return _CALL if _has_call(block) else 1
+    return _CALL_OPERATIONS if _has_call(block) else 1
 
 
 def count_iterations(block: SBlock) -> int:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-_KEPT: Final = 4096
+_CACHED_CANDIDATES: Final = 4096
 """Candidates whose features are cached: those of a few batches of all tasks."""
 
 Matrix = npt.NDArray[np.float32]
@@ -54,7 +54,7 @@ class Extractor(ms.feature_extractor.PerStoreFeature):
                 remembered = _Remembered(features.numpy().astype("float32"))
                 self._known[places[n]] = schedules[n], remembered
         answer = [self._known[place][1] for place in places]
-        while len(self._known) > _KEPT:
+        while len(self._known) > _CACHED_CANDIDATES:
             del self._known[next(iter(self._known))]
         return answer
 

@@ -38,10 +38,10 @@ from autopipe.schedules.implementations.transforms import TRANSFORMS, Matrix, Tr
 KERNEL: Final = 3
 """Rows and columns of the kernel."""
 
-_IMAGE: Final = 4
+_IMAGE_AXES: Final = 4
 """Number of axes of the kernel of an image; that of a volume has one more."""
 
-_LEAST, _MOST = 6, 14
+_MIN_TILES, _MAX_TILES = 6, 14
 """Minimum and maximum of the tiles with sums in registers."""
 
 Value = Callable[[int], Any]
@@ -86,8 +86,8 @@ class Tiling:
         )
         count = simplify_extent(product_of((batch, rows, columns)))
         if not isinstance(count, int):
-            return cls(size, rows, columns, count, likely.block if likely else _MOST, apart)
-        blocks = [b for b in range(_MOST, _LEAST - 1, -1) if b <= count] or [count]
+            return cls(size, rows, columns, count, likely.block if likely else _MAX_TILES, apart)
+        blocks = [b for b in range(_MAX_TILES, _MIN_TILES - 1, -1) if b <= count] or [count]
         block = min(blocks, key=lambda b: parts_of(count, b) * b)
         return cls(size, rows, columns, count, block, apart)
 
@@ -208,7 +208,7 @@ def _transform_kernel(kernel: te.Tensor, matrices: Transforms) -> te.Tensor:
             for axis in (i, j)
         )
         outer_indices, place = [], channel
-        if len(kernel.shape) > _IMAGE:
+        if len(kernel.shape) > _IMAGE_AXES:
             outer_indices, place = [channel // kernel.shape[-2]], channel % kernel.shape[-2]
         return sum(
             ys[k] * xs[m] * kernel[(*outer_indices, k, m, place, c)]

@@ -30,7 +30,7 @@ _SPARE: Final = 2
 # Cycles, measured on a core of an Intel Xeon (Sapphire Rapids) with vectors of 512 bits.
 _LOOP: Final = 60.0
 """To begin and end the sums of a tile."""
-_NEAR, _MIDDLE = 0.6, 1.6
+_L1_LOAD, _L2_LOAD = 0.6, 1.6
 """To load a vector from the first-level cache, and from the second-level cache."""
 _FUNCTION: Final = 20.0
 """For the activation functions of a vector of hidden units, per gate."""
@@ -208,13 +208,13 @@ class _Cost:
         size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
         total, room = size * self._tiles, FULL * self.hardware.l1
         near = 1.0 if total <= room else max(0.0, room - size) / total
-        return near * _NEAR + (1 - near) * _MIDDLE
+        return near * _L1_LOAD + (1 - near) * _L2_LOAD
 
     @property
     def _again(self) -> float:
         """Cycles to load one for the other sequences, with the weights of the tile in a cache."""
         size = self.form.hidden * self._gates * self.knobs.width * self._bytes
-        return _NEAR if size <= FULL * self.hardware.l1 else _MIDDLE
+        return _L1_LOAD if size <= FULL * self.hardware.l1 else _L2_LOAD
 
     @property
     def _bytes(self) -> int:

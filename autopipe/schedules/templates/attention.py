@@ -61,7 +61,7 @@ _STRIPS: Final = (1, 2, 3, 4, 6, 8)
 _EXP: Final = 12
 """Time of e^x of a vector, in multiply-adds. Without it, with 16 registers, another band is chosen
 for a third of all shapes."""
-_MORE: Final = 2
+_LATE_LOAD_SUMS: Final = 2
 """Sums of a tile beyond those that hide the latency of a multiply-add, to hide late loads."""
 
 
@@ -152,7 +152,9 @@ def _list_tiles(rows: int, columns: int, width: int, registers: int) -> Iterator
 
 def _estimate_tile_step(rows: int, vectors: int, hardware: HardwareParams) -> float:
     """Estimate the time of one step of a tile of sums, in multiply-adds of vectors."""
-    return max(rows * vectors, hiding_sums(hardware.machine) + _MORE) + (rows + vectors) / 2
+    return (
+        max(rows * vectors, hiding_sums(hardware.machine) + _LATE_LOAD_SUMS) + (rows + vectors) / 2
+    )
 
 
 def _has_plain_loops(form: AttentionForm, function: tirx.PrimFunc) -> bool:

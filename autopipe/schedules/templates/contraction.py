@@ -54,16 +54,16 @@ from autopipe.schedules.tiling.tile_levels import fit_smallest_size, list_tile_l
 _FEW_ROWS: Final = 8
 """Maximum number of rows for which an operand is not packed at run time."""
 
-_LONG: Final = 32
+_LONG_SUM_STEPS: Final = 32
 """Steps of a sum that fill vectors well; of a shorter one only a single row is few."""
 
-_NEAR: Final = 16
+_READ_BYTES_PER_CYCLE: Final = 16
 """Bytes that a core reads in a cycle, where each element is read once."""
 
 _UNITS: Final = 2
 """Vector operations that are issued in one cycle."""
 
-_WRITTEN_OUT: Final = 9
+_MAX_UNROLLED_STEPS: Final = 9
 """Maximum steps that template `reduction` unrolls along a row, where it is preferred to tiles."""
 
 
@@ -114,7 +114,11 @@ class ContractionTemplate(Template[Contraction, Tile]):
         lines = match.lines
         if not match.sums_products:
             axes = [axis for axis in lines.columns if match.extents[axis] > 1]
-            return match.height > 1 and len(axes) == 1 and math.prod(match.terms) <= _WRITTEN_OUT
+            return (
+                match.height > 1
+                and len(axes) == 1
+                and math.prod(match.terms) <= _MAX_UNROLLED_STEPS
+            )
         needs_copy = not lines.free and False not in lines.packed
         return (
             needs_copy
@@ -160,7 +164,7 @@ def choose_unpacked_rows(steps: int) -> int:
     Example: 8 rows by those of [512, 1000] take 125 us in place of 198 as they lie; by those of
     [100, 24] they take 4.1 us in place of 1.7, as vectors along rows are few.
     """
-    return _FEW_ROWS if steps >= _LONG else 1
+    return _FEW_ROWS if steps >= _LONG_SUM_STEPS else 1
 
 
 def _match_reduction(block: SBlock) -> Product | None:
@@ -202,7 +206,9 @@ def _find_default_threshold(match: Contraction, tile: Tile) -> int:
     if match.calls_ns >= CALLS_NS or reads_many_weights(match):
         return 0
     read_once = tile.rows == 1 and not match.lines.rows
-    return CYCLES * (_NEAR * 8 // max(8, match.bits) if read_once else _UNITS * tile.width)
+    return CYCLES * (
+        _READ_BYTES_PER_CYCLE * 8 // max(8, match.bits) if read_once else _UNITS * tile.width
+    )
 
 
 def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:

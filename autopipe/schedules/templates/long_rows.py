@@ -35,10 +35,10 @@ from autopipe.schedules.templates.sequence import (
 _PIECES: Final = 16
 """Maximum pieces of a row."""
 
-_FEWEST: Final = 4
+_MIN_PIECES: Final = 4
 """Minimum number of pieces; rows without such a divisor are left to other templates."""
 
-_EVEN: Final = 64
+_EVEN_PIECE: Final = 64
 """Elements of four vectors of 512 bits: pieces of whole ones need no guarded remainder."""
 
 
@@ -96,6 +96,6 @@ def _choose_piece_count(extent: int, inner: int = 1) -> int:
     12 pieces of 333 x 64, not 16 of 15984.
     """
     counts = list_divisors(extent, _PIECES)
-    even_counts = [pieces for pieces in counts if extent // pieces * inner % _EVEN == 0]
+    even_counts = [pieces for pieces in counts if extent // pieces * inner % _EVEN_PIECE == 0]
     most = max(even_counts, default=0)
-    return most if most >= _FEWEST else 0
+    return most if most >= _MIN_PIECES else 0

@@ -59,7 +59,7 @@ from autopipe.schedules.tiling.windows import OpenWindows
 _TRIED: Final = 3
 """Tiles of each part that are proposed."""
 
-_ELEMENT: Final = 4
+_ELEMENT_BYTES: Final = 4
 """Bytes of an element."""
 
 _AGAIN: Final = 1.2
@@ -151,7 +151,7 @@ def _list_last_tiles(match: RolledParts, hardware: HardwareParams) -> Sequence[T
     """List the best tiles of the last convolution; results larger than L1 are prefetched."""
     if match.last is None:
         return [None]
-    size = math.prod(match.result[:3]) * match.last.breadth * _ELEMENT
+    size = math.prod(match.result[:3]) * match.last.breadth * _ELEMENT_BYTES
     return [
         replace(tile, fetched=size > hardware.l1)
         for tile in _select_best_tiles(match.last, hardware)
@@ -180,9 +180,9 @@ def is_faster(module: tvm.IRModule, hardware: HardwareParams) -> bool:
     match = match_rolled_parts(make_schedule(module)) if hardware.backend.templates() else None
     if match is None:
         return False
-    row = math.prod(match.image[2:]) * _ELEMENT
+    row = math.prod(match.image[2:]) * _ELEMENT_BYTES
     products = [part for part in (match.first, match.last) if part is not None]
-    weights = sum(part.breadth * math.prod(part.terms) * _ELEMENT for part in products)
+    weights = sum(part.breadth * math.prod(part.terms) * _ELEMENT_BYTES for part in products)
     rows = ROLLING.fill(match, hardware).rows
     again = ((rows - 1) * match.stride + match.height) / (rows * match.stride)
     cache_bytes = hardware.l2 * _FULL

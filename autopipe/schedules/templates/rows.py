@@ -45,21 +45,21 @@ from autopipe.schedules.tiling.row_loops import split_row, write_rows
 _VECTORS: Final = 4
 """Vectors of partial results that hide the latency of an addition."""
 
-_LONG: Final = 64
+_MIN_LONG_VECTORS: Final = 64
 """Vectors in a row from which on a remainder of `_VECTORS` may be reduced in shorter ones."""
 
 _LEAST_ROW: Final = 8
 """Elements of the shortest row for which partial results pay; pooling windows are shorter. A
 channel of a group must be a multiple: of 7 x 7 pixels, `reduction` takes 2.4 us in place of 6.1."""
 
-_REST, _EVEN = 64, 16
-"""Rows of at least `_REST` elements that are no multiple of `_EVEN` are left to `reduction`: the
-product of a row of 1000 and [512, 1000] takes 13 us in place of 23."""
+_REST, _EVEN_ROW = 64, 16
+"""Rows of at least `_REST` elements that are no multiple of `_EVEN_ROW` are left to `reduction`:
+the product of a row of 1000 and [512, 1000] takes 13 us in place of 23."""
 
-_OFTEN: Final = 4
+_MIN_READS_OF_TILES: Final = 4
 """Reads of each element from which on tiles pay."""
 
-_LEAST: Final = 32
+_MIN_CALL_ROW: Final = 32
 """Elements of the shortest row whose elementary functions need registers."""
 
 
@@ -123,14 +123,14 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         at_once = min(map(_count_fused_elements, reductions))
         if at_once < row and at_once % _LEAST_ROW:
             return None
-        if len(blocks) == 1 and row >= _REST and row % _EVEN:
+        if len(blocks) == 1 and row >= _REST and row % _EVEN_ROW:
             return None
         kept_names = {block.name_hint for block in blocks}
         return RowLoops(
             leading, max(map(find_output_bits, reductions)),
             tuple(step.name_hint for step in steps if step.name_hint not in kept_names),
             is_dynamic=False, row=at_once,
-            sums_functions=len(steps) > 1 and row >= _LEAST and _sums_functions(steps),
+            sums_functions=len(steps) > 1 and row >= _MIN_CALL_ROW and _sums_functions(steps),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: RowLoops) -> RowLoops | None:
@@ -193,7 +193,7 @@ def _has_reused_operands(block: SBlock) -> bool:
     if product is None:
         return False
     sizes = [math.prod(map(int, load.source.ty.shape)) for load in product.loads]
-    return _OFTEN * max(sizes) <= count_iterations(block)
+    return _MIN_READS_OF_TILES * max(sizes) <= count_iterations(block)
 
 
 def _count_row_elements(block: SBlock) -> int:
@@ -209,7 +209,7 @@ def _count_fused_elements(block: SBlock) -> int:
 def _list_even_widths(match: RowLoops, lanes: int) -> list[int]:
     """Return the width that divides a row and hides latency, as a list; [] if there is none."""
     even = math.gcd(match.row, _VECTORS * lanes)
-    most = _VECTORS * lanes if match.row >= _LONG * lanes else lanes
+    most = _VECTORS * lanes if match.row >= _MIN_LONG_VECTORS * lanes else lanes
     most = min(most, 1 << (match.row // 2).bit_length() - 1)
     return [even] if 2 * even >= most else []
 
@@ -218,6 +218,6 @@ def _sums_functions(blocks: Sequence[SBlock]) -> bool:
     """Tell whether a row of elementary functions, such as exp, is computed and then reduced."""
     last = max((at for at, block in enumerate(blocks) if not is_spatial(block)), default=-1)
     return any(
-        count_iterations(block) > _LEAST and estimate_body_cost(block) > 1
+        count_iterations(block) > _MIN_CALL_ROW and estimate_body_cost(block) > 1
         for block in blocks[: last + 1]
     )

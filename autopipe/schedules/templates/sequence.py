@@ -35,7 +35,7 @@ from autopipe.schedules.templates.template import AnyTemplate, Template, make_sc
 AS_IT_IS: Final = "loops"
 """The name in place of a template where a part stays unscheduled."""
 
-_MOST: Final = 96
+_MAX_BLOCKS: Final = 96
 """Maximum blocks of a function that is cut: LeNet with its gradients has 58."""
 
 _LONGEST: Final = 12
@@ -145,7 +145,7 @@ def _inline_cheap_steps(sch: Schedule) -> None:
 def split_into_parts(function: PrimFunc) -> ServedParts | None:
     """Split a function into served parts; None if no template serves any block of it."""
     steps = Steps.of(hoist_calls(function))
-    if steps is None or len(steps.blocks) > _MOST:
+    if steps is None or len(steps.blocks) > _MAX_BLOCKS:
         return None
     parts: list[ServedPart] = []
     start = 0

@@ -63,10 +63,10 @@ from autopipe.schedules.tiling.tile_registers import Registers, split_into_strip
 
 _LINES: Final = 8
 """Maximum lines of a block."""
-_VOLUME: Final = 3
+_LINED_AXES: Final = 3
 """Axes of outputs that have lines of pixels."""
 _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
-_FEWEST: Final = 6
+_MIN_ROW_WORDS: Final = 6
 """Minimum words in a row of a tile, of 16, from which on tiles are faster than vectors."""
 _PRODUCTS: Final = 100
 """Products in a cycle by a vector dot-product instruction."""
@@ -85,7 +85,7 @@ class TileProductTemplate(Template[Tiled, Block]):
             return None
         block = sch.get(sch.get_sblock(match.name))
         spatial, reductions = axes_of(block)
-        has_lines = len(spatial) >= _VOLUME
+        has_lines = len(spatial) >= _LINED_AXES
         line = [spatial[-3].var] if has_lines else []
         moving = [*line, spatial[-2].var, *(axis.var for axis in reductions)]
         input_strides = _find_axis_strides(block, 1 - match.weights, moving)
@@ -138,7 +138,7 @@ class TileProductTemplate(Template[Tiled, Block]):
         if threads_pay(vectors, hardware.machine):
             vectors /= hardware.cores
         words = choose_step_depth(tiled) // TILE_PRODUCTS[tiled.found.operands].group
-        if words < _FEWEST or self.estimate(tiled, best, hardware) > vectors:
+        if words < _MIN_ROW_WORDS or self.estimate(tiled, best, hardware) > vectors:
             raise ScheduleError("vectors are faster than tiles that are not full")
         ahead, chain = (
             choose_fetch_distance(tiled, best.vectors, hardware),

@@ -58,16 +58,16 @@ _GROUP: Final = 128
 _LINE: Final = 8 * LINE_BYTES
 """Bits of a line of the caches."""
 
-_LEAST: Final = 4
+_MIN_BLOCK_STEPS: Final = 4
 """Minimum steps along a side of a block, where elements have less than 64 bits."""
 
-_RUN: Final = 2048
+_LONG_SIDE_ELEMENTS: Final = 2048
 """Elements of a tile along the long side, where the other is unrolled."""
 
-_ELEMENT, _BIT = 0.08, 0.0025
+_ELEMENT_NS, _BIT_NS = 0.08, 0.0025
 """Nanoseconds for an element that is transposed and for each of its bits, in the caches."""
 
-_ALONE: Final = 0.35
+_SINGLE_COPY_NS: Final = 0.35
 """Nanoseconds for an element that is copied alone, where a side is too short for registers: 3
 channels of 32 x 320 take 10.8 us."""
 
@@ -112,7 +112,7 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         rows, columns = extents[-1], extents[crossed_loop]
         return Transposition(
             rows, columns, bits, math.prod(extents),
-            interleaves=min(rows, columns) < min(_LEAST, _GROUP // bits),
+            interleaves=min(rows, columns) < min(_MIN_BLOCK_STEPS, _GROUP // bits),
         )  # fmt: skip
 
     def prove_at_every_size(self, sch: Schedule, match: Transposition) -> Transposition | None:
@@ -123,14 +123,16 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         if loops is None or crossed_loop is None:
             return None
         sides = [loops.extents[-1], loops.extents[crossed_loop]]
-        short = match.interleaves and any(isinstance(side, int) and side < _LEAST for side in sides)
+        short = match.interleaves and any(
+            isinstance(side, int) and side < _MIN_BLOCK_STEPS for side in sides
+        )
         return replace(match, is_dynamic=True, interleaves=short)
 
     def settings(self, match: Transposition, hardware: HardwareParams) -> Iterator[TransposeTile]:
         """Yield blocks as wide as a vector and as a group, in tiles of one to eight lines."""
         if match.interleaves:
-            yield TransposeTile(1, 1, _RUN, 1)
-            yield TransposeTile(1, 1, _RUN, 1, threads=False)
+            yield TransposeTile(1, 1, _LONG_SIDE_ELEMENTS, 1)
+            yield TransposeTile(1, 1, _LONG_SIDE_ELEMENTS, 1, threads=False)
             return
         group = _choose_group_columns(match)
         widths = {_choose_block_width(match, hardware), group}
@@ -155,11 +157,11 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
 
         With dynamic sizes, the function decides at run time whether to use threads.
         """
-        element_ns = _ALONE if match.interleaves else _ELEMENT + match.bits * _BIT
+        element_ns = _SINGLE_COPY_NS if match.interleaves else _ELEMENT_NS + match.bits * _BIT_NS
         nanoseconds = match.elements * element_ns
         threads = match.is_dynamic or threads_pay(nanoseconds, hardware.machine)
         if match.interleaves:
-            return TransposeTile(1, 1, _RUN, 1, threads=threads)
+            return TransposeTile(1, 1, _LONG_SIDE_ELEMENTS, 1, threads=threads)
         group, width = _choose_group_columns(match), _choose_block_width(match, hardware)
         row_blocks = _count_blocks_per_tile(match.rows, width, 2 * _LINE // match.bits)
         column_blocks = _count_blocks_per_tile(match.columns, group, 2 * _LINE // match.bits)

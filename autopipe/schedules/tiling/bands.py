@@ -27,7 +27,7 @@ from autopipe.schedules.parallel_work import PRODUCTS
 
 DTYPE: Final = "float32"
 """Of all tensors."""
-_TRANSPOSED: Final = 8
+_TRANSPOSED_ELEMENTS: Final = 8
 """Elements of a query that are read at once where queries are transposed."""
 
 
@@ -105,7 +105,7 @@ class BandLoops:
     def _turn(self, heads: list[Expr], first: Expr, transposed_queries: tvm.ir.Var) -> None:
         """Write the transposed and scaled queries of a band: [depth, queries]."""
         form, query, depth = self.found.form, self.tensors[0], self.found.depth
-        chunk = math.gcd(depth, _TRANSPOSED)
+        chunk = math.gcd(depth, _TRANSPOSED_ELEMENTS)
         scale = tirx.const(form.scale, DTYPE)
         with (
             T.serial(_to_int64(0), _to_int64(depth // chunk)) as part,

@@ -22,7 +22,7 @@ from autopipe.schedules.analysis.periods import LONGEST, find_period
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import JOBS
 
-_WRITTEN_OUT: Final = 16
+_MAX_PERIOD_OUTPUTS: Final = 16
 """Most outputs of a period of rows and columns: code has to be compiled, and read."""
 
 _PLANE: Final = 2
@@ -61,7 +61,7 @@ class PlaneNest:
         self._dtype = str(self._axes[-1].ty.dtype)
         self._extents = [int(axis.dom.extent) for axis in block.iter_vars]
         rows, columns = (self._find_period(axis) for axis in (-2, -1))
-        self._periods = (rows if rows * columns <= _WRITTEN_OUT else 1, columns)
+        self._periods = (rows if rows * columns <= _MAX_PERIOD_OUTPUTS else 1, columns)
         self._known = Analyzer()
 
     def write(self) -> tirx.Stmt:

@@ -30,7 +30,7 @@ STORE, TILE = 2, 20
 _WAIT: Final = 10
 """Cycles that a tile waits for each line of the result, unless it was fetched."""
 
-_PAIR: Final = 8
+_NARROW_ROW_REGISTERS: Final = 8
 """Registers that LLVM wants beside the sums, with one vector a row: it takes two or three steps at
 a time, with a vector of weights each, and has some values of the input on their way."""
 
@@ -44,18 +44,18 @@ _UNROLLED: Final = 4
 """Steps of a sum that are written out on Intel's servers: 0.97 of the time of one after the other,
 in the mean of 40 products inside of models, and 0.91 at best."""
 
-_MORE: Final = 4
+_REREAD_FACTOR: Final = 4
 """How many times more weights than input and result each core reads for the sake of rows that it
 has written itself, where weights are near and what another core wrote is far."""
 
-_KEPT: Final = 256
+_CACHED_PRODUCTS: Final = 256
 """Number of products whose tiles are kept."""
 
-_SPILL: Final = 1.1
+_SPILLED_SUM_CYCLES: Final = 1.1
 """Cycles of a step for each sum that goes to memory and back, as LLVM finds no register for it."""
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED_PRODUCTS)
 def choose_tile(contraction: Contraction, hardware: HardwareParams) -> Tile:
     """Return the tile of the minimum estimated time on a processor, without measuring.
 
@@ -173,7 +173,7 @@ def _can_stream_inputs(contraction: Contraction, hardware: HardwareParams) -> bo
     weights_fit = weights <= hardware.l2 and passing > hardware.l2 * FULL
     near = weights <= hardware.l1 and _is_result_far(contraction, hardware)
     far = hardware.machine.has_mesh and hardware.keeps_weights
-    most = min(passing * (_MORE if far else 1), hardware.l2 * FULL)
+    most = min(passing * (_REREAD_FACTOR if far else 1), hardware.l2 * FULL)
     is_divided = hardware.cores > 1 and weights <= most
     return contraction.lines.free and (near or (is_plain_product and (weights_fit or is_divided)))
 
@@ -221,7 +221,7 @@ def estimate_cycles(contraction: Contraction, tile: Tile, hardware: HardwarePara
     machine = hardware.machine
     step = STEP + step_cycles(machine, sums, tile.rows + vectors, machine.fma_latency_cycles)
     if vectors == 1:
-        step += max(0, sums + _PAIR - hardware.registers) * _SPILL
+        step += max(0, sums + _NARROW_ROW_REGISTERS - hardware.registers) * _SPILLED_SUM_CYCLES
     if not tile.ahead and choose_fetch_distance(
         contraction, tile.columns, hardware, packed=tile.packed
     ):

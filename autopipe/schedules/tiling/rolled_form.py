@@ -28,7 +28,7 @@ from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.padding import Padding
 from autopipe.schedules.tiling.rolling import Border
 
-_IMAGE: Final = 4
+_IMAGE_AXES: Final = 4
 """Axes of an image: batch, height, width, channels."""
 
 _FLOAT: Final = 32
@@ -127,13 +127,13 @@ def _match_parts(parts: tuple[tvm.IRModule, ...]) -> RolledParts | None:
 
 def _is_plain(windows: Windows) -> bool:
     """Tell whether windows with weights go over an NHWC image."""
-    image = len(windows.extents) == _IMAGE and windows.across == (1,) and not windows.along
+    image = len(windows.extents) == _IMAGE_AXES and windows.across == (1,) and not windows.along
     return image and windows.weights is not None and windows.wide
 
 
 def _restrict_to_row(contraction: Contraction | None) -> Contraction | None:
     """Restrict a product with packed weights to one row of the image; None for other functions."""
-    if contraction is None or len(contraction.extents) != _IMAGE or not contraction.lines.free:
+    if contraction is None or len(contraction.extents) != _IMAGE_AXES or not contraction.lines.free:
         return None
     lines = contraction.lines
     has_whole_columns = (
@@ -211,11 +211,11 @@ def _find_window_rows(part: tvm.IRModule, windows: Windows) -> tuple[int, int] |
         {axis: step for axis, step in enumerate(index[:-1]) if step and extents[axis] > 1}
         for index in window_forms.find_read_steps(block, data)
     ]
-    if len(steps) != _IMAGE or any(steps[at] not in ({}, {at: 1}) for at in (0, 3)):
+    if len(steps) != _IMAGE_AXES or any(steps[at] not in ({}, {at: 1}) for at in (0, 3)):
         return None
     rows = dict(steps[1])
     stride = rows.pop(1, 1)
-    window_axes = [axis for axis in rows if axis >= _IMAGE]
+    window_axes = [axis for axis in rows if axis >= _IMAGE_AXES]
     if (
         len(window_axes) != len(rows)
         or len(window_axes) > 1
@@ -237,7 +237,7 @@ def find_border(part: tvm.IRModule, source: tvm.ir.Var) -> Border | None:
     padding = Padding.of(before[0]) if len(before) == 1 else None
     if padding is None or not isinstance(padding.value, TensorLoad):
         return None
-    if not padding.value.source.same_as(source) or len(padding.axes) != _IMAGE:
+    if not padding.value.source.same_as(source) or len(padding.axes) != _IMAGE_AXES:
         return None
     bounds = [one or (0, size) for one, size in zip(padding.inside, padding.extents, strict=True)]
     sizes = tuple(map(int, source.ty.shape))

@@ -39,7 +39,7 @@ from autopipe.schedules.analysis.rows import estimate_body_cost, is_step
 from autopipe.schedules.loop_writer import job_loop
 from autopipe.schedules.parallel_work import OPERATIONS
 
-_FEW: Final = 4
+_MAX_SERIAL_PARTIALS: Final = 4
 """Up to so many partial results are combined one by one."""
 
 
@@ -205,7 +205,7 @@ def _combine_partials(
 
     The last few are combined in pairs: ((a + b) + (c + d)).
     """
-    while width > _FEW:
+    while width > _MAX_SERIAL_PARTIALS:
         width //= 2
         with T.vectorized(number(0), number(width)) as lane:
             T.buffer_store(partial, kind(partial[lane], partial[lane + width]), [lane])

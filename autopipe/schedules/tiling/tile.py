@@ -10,7 +10,7 @@ from autopipe.schedules.tiling.form import Contraction
 _MAX_VECTORS: Final = 8
 """Most vectors in a row of a tile."""
 
-_AHEAD: Final = 6 << 10
+_FETCH_DISTANCE: Final = 6 << 10
 """Bytes between the packed weights that are read and those that are fetched."""
 
 _UNROLLED: Final = (1, 2, 3, 4)
@@ -79,7 +79,7 @@ def choose_fetch_distance(
     """
     if not (packed and contraction.lines.free and hardware.wants_prefetch):
         return 0
-    return max(1, _AHEAD // (columns * contraction.bits // 8))
+    return max(1, _FETCH_DISTANCE // (columns * contraction.bits // 8))
 
 
 def list_sizes(

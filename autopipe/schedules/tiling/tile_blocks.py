@@ -20,7 +20,7 @@ from autopipe.schedules.tiling.tile_registers import Registers, split_into_strip
 SUM: Final = 4
 """Bytes of a sum."""
 _FROM_L1: Final = 8
-_FROM_L2: Final = 20
+_TILE_LOAD_CYCLES: Final = 20
 """Cycles that a tile of the input takes to load, and one of the weights."""
 _LATENCY: Final = 52
 """Cycles until a product is added, for which the next one to the same sums waits."""
@@ -30,9 +30,9 @@ _RESULT: Final = 7
 """Cycles of a vector of results, which come through memory from AMX tiles."""
 _HIDDEN: Final = 0.05
 """Part by which a turn is longer for the shorter one of products and results, beside the other."""
-_AHEAD: Final = 4 << 10
+_TILE_FETCH_DISTANCE: Final = 4 << 10
 """Bytes of weights between what is read and what is fetched; the fastest of 2, 4, 8 and 16 KiB."""
-_FEW: Final = 0.25
+_SMALL_WEIGHTS_PART: Final = 0.25
 """Part of what is read and written beside them up to which weights are few."""
 
 
@@ -104,7 +104,7 @@ def estimate_cycles(product: Tiled, block: Block, cores: int) -> float:
     group = TILE_PRODUCTS[product.found.operands].group
     highest = max(strip.rows for strip in strips)
     products = len(strips) * block.vectors * max(highest, step // group)
-    loads = len(strips) * _FROM_L1 + block.vectors * _FROM_L2
+    loads = len(strips) * _FROM_L1 + block.vectors * _TILE_LOAD_CYCLES
     steps = math.prod(product.reduced) * product.depth // step
     outputs, blocks = block.lines * block.rows, math.prod(count_blocks(product, block))
     sum_cycles = steps * (max(products, loads, _LATENCY) + loads / 50)
@@ -159,13 +159,14 @@ def choose_fetch_distance(product: Tiled, vectors: int, hardware: HardwareParams
     Example: two int8 tiles have 2 KiB a step, so those of step 10 are fetched in step 8.
     """
     near = hardware.keeps_weights or _count_weight_bytes(product) <= max(
-        hardware.l1, _count_activation_bytes(product) * _FEW
+        hardware.l1, _count_activation_bytes(product) * _SMALL_WEIGHTS_PART
     )
     if near or not product.found.free or not hardware.wants_prefetch:
         return 0
     return max(
         1,
-        _AHEAD // (vectors * COLUMNS * choose_step_depth(product) * _compute_weight_size(product)),
+        _TILE_FETCH_DISTANCE
+        // (vectors * COLUMNS * choose_step_depth(product) * _compute_weight_size(product)),
     )
 
 

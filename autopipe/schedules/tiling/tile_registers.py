@@ -18,7 +18,7 @@ from autopipe.schedules.analysis.tile_products import REGISTERS, ROW_BYTES, ROWS
 
 _PALETTE: Final = 1
 """The only one there is: eight registers of 16 rows of 64 bytes."""
-_IMAGE: Final = 64
+_CONFIGURATION_BYTES: Final = 64
 """Bytes of a configuration."""
 _WIDTHS: Final = 16
 """Where the bytes of a row of each register begin, two bytes each."""
@@ -72,7 +72,7 @@ class Registers:
 
         The layout is that of LDTILECFG in Intel's Software Developer's Manual, volume 2.
         """
-        image = bytearray(_IMAGE)
+        image = bytearray(_CONFIGURATION_BYTES)
         image[0] = _PALETTE
         for register, height, bytes_ in self._list_register_shapes(width):
             at = _WIDTHS + 2 * register
