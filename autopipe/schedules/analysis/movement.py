@@ -20,7 +20,7 @@ from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.compiler.loops.exact_divisions import to_iteration_sum
 from autopipe.schedules.analysis.blocks import bind_axes, element_bits, is_spatial, is_static
-from autopipe.schedules.analysis.boundaries import divide_axis, find_boundaries, nodes_of
+from autopipe.schedules.analysis.boundaries import divide_last_axis, nodes_of
 from autopipe.schedules.analysis.expressions import is_branch
 from autopipe.schedules.analysis.periods import DIVISIONS
 from autopipe.schedules.analysis.simple_indices import simplify_block
@@ -59,8 +59,6 @@ class Movement:
     """The pieces of each read; None where it depends on data, as in a gather."""
     parts: tuple[int, ...]
     """Extents into which conditions divide the last axis, as in a concatenation; () without."""
-    above: tuple[int, ...]
-    """The same of the axis before it."""
     tail: int
     """Number of last axes that collapse into one: every read is linear in them."""
     effort: Effort = field(default_factory=Effort)
@@ -185,8 +183,7 @@ def match_block_movement(block: SBlock) -> Movement | None:
     pairs = zip(loads, reads, strict=True)
     shares = [(load, _estimate_new_elements(load, read, block)) for load, read in pairs]
     used_axes = _find_used_axes(nodes_of(value, within_loads=False), axes)
-    boundaries = find_boundaries(value, block)
-    parts = divide_axis(boundaries[len(axes) - 1], extents[-1])
+    parts = divide_last_axis(value, block)
     indexed = len(axes) - 1 in used_axes and not parts
     chooses = any(_is_choice(node, axes[-1]) for node in nodes_of(value))
     dtypes = [block.writes[0].source.dtype, *(load.source.dtype for load in loads)]
@@ -195,7 +192,6 @@ def match_block_movement(block: SBlock) -> Movement | None:
         bits=max(map(element_bits, dtypes)),
         reads=tuple(reads),
         parts=parts,
-        above=divide_axis(boundaries[len(axes) - 2], extents[-2]) if extents[1:] else (),
         tail=_count_fused_axes(
             extents,
             reads,

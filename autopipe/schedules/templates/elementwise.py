@@ -1,10 +1,9 @@
 """Template for functions without reduction that read memory nearly in the order they write it.
 
 It serves chains of elementwise ops, broadcasts, slices, padding, concatenation, resizing and
-lookups. The output is written in vectors. A condition on the last axis is removed from the inner
-loop: that loop is split until the condition is constant in each part. Where the last axis is short
-and unrolled itself, the loop around it is split instead. Functions that read across memory are for
-template `transpose`.
+lookups. The output is written in vectors, within which no condition changes. A loop of few parts is
+unrolled, so that conditions are constant in each; longer ones, which LLVM vectorizes, are for the
+pass `split_at_borders`. Functions that read across memory are for template `transpose`.
 
 Rows that are read with a stride, or with a divided index, are written in nested loops over planes,
 rows and columns: dilations, repeats, upsampled images, space to depth and the like. Decomposing a
@@ -41,10 +40,9 @@ Example: y = relu(x) of [1, height, width, 3] with dynamic sizes, in vectors of 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from tvm.s_tir import Schedule, ScheduleError
@@ -63,7 +61,6 @@ from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.flat import collapse_last_axes
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, JOBS
-from autopipe.schedules.parts import can_unroll, split_into_parts, unroll_parts
 from autopipe.schedules.primitives import parallelize_loop, rewrite_function
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.plane_nest import PlaneNest, is_in_steps
@@ -93,8 +90,8 @@ _ALONE: Final = 1 << 18
 _NEVER: Final = 1 << 62
 """More elements than there are."""
 
-Divide = Callable[[Schedule, LoopRV], None]
-"""Divides a loop where a condition changes its value."""
+_MOST_COPIES: Final = 256
+"""Most copies of a loop that is unrolled so that conditions are constant in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +105,6 @@ class Run:
     """Whether loops run in parallel where there are `ELEMENTS` elements."""
     select: bool = False
     """Whether conditions become selects of vectors, without a branch."""
-    apart: bool = False
-    """Whether the loop over rows is not fused with those around it. LLVM then sees which rows a
-    condition skips, as every second one of a dilated image, and the addresses of the rows of a
-    clamped image."""
-    undivided: bool = False
-    """Whether conditions stay in the loop along the last axis, which LLVM may then vectorize."""
     both: bool = False
     """Whether both sides of each select are read before it, so that none becomes a branch."""
     planes: bool = False
@@ -171,9 +162,9 @@ class ElementwiseTemplate(Template[Movement, Run]):
                 if width > 1 and movement.indexed and movement.chooses:
                     yield Run(width, select=True)
                     yield Run(width, threads=False, select=True)
-                for form in _list_loop_knobs(movement, width):
-                    yield Run(width, **{form: True})
-                    yield Run(width, threads=False, **{form: True})
+                if width == 1 and movement.both:
+                    yield Run(width, both=True)
+                    yield Run(width, threads=False, both=True)
             width *= 2
 
     def fill(self, movement: Movement, hardware: HardwareParams) -> Run:
@@ -195,10 +186,9 @@ class ElementwiseTemplate(Template[Movement, Run]):
         is_faster_serial = movement.looks_up and hardware.cores <= _LOST
         pays_for_threads = movement.effort.pays(elements, hardware) and not is_faster_serial
         single_thread = ELEMENTS <= elements <= _ALONE and not pays_for_threads
-        return Run(
-            width, not single_thread, select=width > 1 and movement.indexed and movement.chooses,
-            **dict.fromkeys(_list_loop_knobs(movement, width), True),
-        )  # fmt: skip
+        select = width > 1 and movement.indexed and movement.chooses
+        both = width == 1 and movement.both
+        return Run(width, not single_thread, select=select, both=both)
 
     def apply(self, sch: Schedule, movement: Movement, run: Run) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -227,26 +217,24 @@ def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run)
             block, tail = collapse_last_axes(sch, block, tail), 1
     loops = sch.get_loops(block)
     outer, last = list(loops[:-tail]), sch.fuse(*loops[-tail:])
-    by_axes = len(loops) == len(movement.extents) and tail == 1
     if not movement.parts and _compute_run_length(movement) < int(sch.get(last).extent):
         head, last = sch.split(last, [None, _compute_run_length(movement)])
         outer.append(head)
-        by_axes = False
-    divide = None if run.undivided else _build_unroller(movement, run)
+    copies = _count_copies(movement, run)
     if run.width > 1:
         last, vector = sch.split(last, [None, run.width])
         sch.vectorize(vector)
     elif outer and int(sch.get(last).extent) <= SHORT:
         sch.unroll(last)
-        last, divide = outer.pop(), _build_divider(movement) if by_axes and outer else None
-    if divide is None:
+        last, copies = outer.pop(), 1
+    if copies == 1:
         outer, last = _split_threads(sch, outer, last, run)
-    if parallel_loops := outer[:-1] if run.apart else outer:
-        parallelize_loop(sch, block, sch.fuse(*parallel_loops), ELEMENTS if run.threads else _NEVER)
+    if jobs := outer[:-1] if run.width == 1 and _has_costly_rows(movement) else outer:
+        parallelize_loop(sch, block, sch.fuse(*jobs), ELEMENTS if run.threads else _NEVER)
     if run.both:
         read_both(sch, block)
-    if divide:
-        divide(sch, last)
+    if copies > 1:
+        sch.unroll(sch.split(last, [copies, None])[0])
 
 
 def _pick_odd_width(movement: Movement, hardware: HardwareParams) -> int:
@@ -298,40 +286,26 @@ def _split_threads(
     return [*outer, head], last
 
 
-def _build_unroller(movement: Movement, run: Run) -> Divide | None:
-    parts = [part // run.width for part in movement.parts]
-    return partial(unroll_parts, parts=parts) if can_unroll(parts) else None
+def _count_copies(movement: Movement, run: Run) -> int:
+    """Count the copies of the loop along a row, in each of which no condition changes; 1 if many.
 
-
-def _build_divider(movement: Movement) -> Divide | None:
-    return partial(split_into_parts, parts=movement.above) if movement.above else None
-
-
-def _can_skip_rows(movement: Movement) -> bool:
-    """Tell whether a condition may skip rows, and the loops around these are long enough."""
-    return movement.folded and movement.indexed and math.prod(movement.extents[:-2]) >= JOBS
-
-
-def _rows_differ(movement: Movement) -> bool:
-    """Tell whether rows differ, by a condition or by a border, and there are many planes.
-
-    Decomposing the index of each row costs as much as a few vectors.
+    Parts of (32, 64) need 3 copies of 32. The pass `split_at_borders` leaves short parts whole:
+    joined rows of three times 12 take 10 times as long without copies. Where rows differ by a
+    condition, LLVM vectorizes the loop as it is. TVM's own `loop_partition` defines the same
+    variables twice, which its passes refuse.
     """
-    return _can_skip_rows(movement) or (
-        movement.scattered and math.prod(movement.extents[:-2]) >= JOBS
-    )
+    parts = [part // run.width for part in movement.parts]
+    copies = sum(parts) // math.gcd(*parts) if parts else 1
+    return copies if copies <= (SHORT if movement.elsewhere else _MOST_COPIES) else 1
 
 
-def _can_read_both(movement: Movement) -> bool:
-    """Tell whether both sides of selects may be read, and no condition skips rows."""
-    return movement.both and not _can_skip_rows(movement) and not _is_scattered(movement)
+def _has_costly_rows(movement: Movement) -> bool:
+    """Tell whether decomposing the index of a row costs as much as a few vectors.
 
-
-def _is_scattered(movement: Movement) -> bool:
-    """Tell whether parts are nearly single elements, and rows differ, too."""
-    alike = math.gcd(*movement.parts) if movement.parts else NARROW
-    short = alike < NARROW and movement.extents[-1] // alike > SHORT
-    return short and movement.elsewhere
+    A loop over rows is not fused with those over planes then: rows of clamped images of 9 x 9 take
+    5 times as long fused.
+    """
+    return movement.scattered and math.prod(movement.extents[:-2]) >= JOBS
 
 
 def _can_cross_axis(movement: Movement, width: int) -> bool:
@@ -342,9 +316,3 @@ def _can_cross_axis(movement: Movement, width: int) -> bool:
 def _compute_run_length(movement: Movement) -> int:
     """Count the contiguous outputs that are read by the same linear index."""
     return math.prod(movement.extents[-movement.tail :]) if movement.tail > 1 else movement.run
-
-
-def _list_loop_knobs(movement: Movement, width: int) -> list[str]:
-    """List the applicable knobs of loops that LLVM vectorizes."""
-    forms = {"apart": _rows_differ, "both": _can_read_both, "undivided": _is_scattered}
-    return [form for form, applies in forms.items() if width == 1 and applies(movement)]
