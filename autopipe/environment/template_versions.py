@@ -14,7 +14,7 @@ TEMPLATE_VERSIONS: Final[Mapping[str, str]] = {
     "by_hand": "2.0",
     "contraction": "2.8",
     "dot_product": "5.0",
-    "elementwise": "9.0",
+    "elementwise": "10.0",
     "library_call": "1.0",
     "long_rows": "2.0",
     "recurrence": "6.2",

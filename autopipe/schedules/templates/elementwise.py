@@ -103,10 +103,6 @@ class Run:
     LLVM."""
     threads: bool = True
     """Whether loops run in parallel where there are `ELEMENTS` elements."""
-    select: bool = False
-    """Whether conditions become selects of vectors, without a branch."""
-    both: bool = False
-    """Whether both sides of each select are read before it, so that none becomes a branch."""
     planes: bool = False
     """Whether loops over planes, rows and columns are nested, a period of outputs unrolled."""
 
@@ -150,21 +146,14 @@ class ElementwiseTemplate(Template[Movement, Run]):
             yield Run(1, threads=False, planes=True)
         run = _compute_run_length(movement)
         if row := _pick_odd_width(movement, hardware):
-            select = movement.indexed and movement.chooses
-            yield Run(row, select=select)
-            yield Run(row, threads=False, select=select)
+            yield Run(row)
+            yield Run(row, threads=False)
         width = 1
         while run % width == 0 and width <= MOST_VECTORS * hardware.lanes(movement.bits):
             if width == 1 or width >= NARROW:
                 yield Run(width)
                 if ELEMENTS <= math.prod(movement.extents) <= _ALONE:
                     yield Run(width, threads=False)
-                if width > 1 and movement.indexed and movement.chooses:
-                    yield Run(width, select=True)
-                    yield Run(width, threads=False, select=True)
-                if width == 1 and movement.both:
-                    yield Run(width, both=True)
-                    yield Run(width, threads=False, both=True)
             width *= 2
 
     def fill(self, movement: Movement, hardware: HardwareParams) -> Run:
@@ -186,9 +175,7 @@ class ElementwiseTemplate(Template[Movement, Run]):
         is_faster_serial = movement.looks_up and hardware.cores <= _LOST
         pays_for_threads = movement.effort.pays(elements, hardware) and not is_faster_serial
         single_thread = ELEMENTS <= elements <= _ALONE and not pays_for_threads
-        select = width > 1 and movement.indexed and movement.chooses
-        both = width == 1 and movement.both
-        return Run(width, not single_thread, select=select, both=both)
+        return Run(width, not single_thread)
 
     def apply(self, sch: Schedule, movement: Movement, run: Run) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -210,7 +197,7 @@ ELEMENTWISE: Final = ElementwiseTemplate()
 def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run) -> None:
     """Vectorize along rows, by schedule primitives of TVM."""
     tail = movement.tail
-    if run.select:
+    if run.width > 1 and movement.indexed and movement.chooses:  # else a unit matrix takes 6 times
         replace_branches(sch, block)
     if movement.folded or (tail > 1 and _can_cross_axis(movement, run.width)):
         with suppress(ScheduleError):  # some tensor is read with a stride: it stays as it is
@@ -231,7 +218,7 @@ def _schedule_rows(sch: Schedule, block: SBlockRV, movement: Movement, run: Run)
         outer, last = _split_threads(sch, outer, last, run)
     if jobs := outer[:-1] if run.width == 1 and _has_costly_rows(movement) else outer:
         parallelize_loop(sch, block, sch.fuse(*jobs), ELEMENTS if run.threads else _NEVER)
-    if run.both:
+    if run.width == 1 and movement.both:  # else the gradient of a loss takes 13 times as long
         read_both(sch, block)
     if copies > 1:
         sch.unroll(sch.split(last, [copies, None])[0])
