@@ -5,20 +5,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import tvm
-import tvm_ffi
 from tvm import te
 from tvm.ir import Call, StringImm, TensorLoad
 from tvm.s_tir import SBlock
-from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc, Stmt
+from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
 from autopipe.api.free_layouts import drop_unpaid_free_layouts
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.loops.exact_divisions import protect_divisions
 from autopipe.compiler.loops.zero_based_axes import normalize_domains
 from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.walls.names import EXTERNS, PACKED
 from autopipe.errors import ModelError
 from autopipe.schedules.analysis.blocks import is_spatial
-from autopipe.schedules.analysis.expressions import loads_of
 
 Compute: TypeAlias = "tvm.IRModule | PrimFunc | Sequence[te.Tensor]"
 """A PrimFunc, a module with one, or TE tensors: inputs, then results."""
@@ -54,13 +53,12 @@ def to_declared_module(compute: Compute) -> tvm.IRModule:
         raise ModelError(f"{name}: a dimension is negative: pass tensors of 0 and more elements")
     _check_callable(function, name)
     _check_results_last(function, name)
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    blocks = find_nodes(function.body, SBlock)
     opaque_loops = [
-        loop for block in blocks if _is_opaque(block) for loop in _list_loops(block.body)
+        loop for block in blocks if _is_opaque(block) for loop in find_nodes(block.body, For)
     ]
     loops = [
-        loop for loop in _list_loops(function.body) if not any(map(loop.same_as, opaque_loops))
+        loop for loop in find_nodes(function.body, For) if not any(map(loop.same_as, opaque_loops))
     ]
     if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
         raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
@@ -84,14 +82,8 @@ def _has_own_output_read(block: SBlock) -> bool:
     """Whether a block reads the buffer that it writes: some tiles are computed twice."""
     store = block.body
     return isinstance(store, BufferStore) and any(
-        load.source.same_as(store.buffer) for load in loads_of(store.value)
+        load.source.same_as(store.buffer) for load in list_loads(store.value)
     )
-
-
-def _list_loops(statement: Stmt) -> list[For]:
-    loops: list[For] = []
-    tvm_ffi.structural_walk(statement, (For, loops.append))
-    return loops
 
 
 def _to_prim_func(compute: object) -> PrimFunc:
@@ -151,8 +143,7 @@ def _check_reduction(tensor: te.Tensor) -> None:
 
 def _check_callable(function: PrimFunc, name: str) -> None:
     """Raise ModelError for a function that calls others, or has strided parameters."""
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(function.body, (Call, calls.append))
+    calls = find_nodes(function.body, Call)
     for call in calls:
         if getattr(call.op, "name", "") in _NAMED:
             callee = next((str(one.value) for one in call.args if isinstance(one, StringImm)), "")
@@ -175,10 +166,8 @@ def _check_callable(function: PrimFunc, name: str) -> None:
 
 def _check_results_last(function: PrimFunc, name: str) -> None:
     """Raise ModelError where an input comes after a result: calls pass inputs first."""
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(function.body, (TensorLoad, loads.append))
-    stores: list[BufferStore] = []
-    tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
+    loads = find_nodes(function.body, TensorLoad)
+    stores = find_nodes(function.body, BufferStore)
     is_written = [any(one.buffer.same_as(param) for one in stores) for param in function.params]
     for at, param in enumerate(function.params):
         if (

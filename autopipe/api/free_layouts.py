@@ -9,14 +9,13 @@ weights: [1, 1000] by [512, 1000] took 178 us, of which the matmul was 16.
 import math
 from typing import Final
 
-import tvm_ffi
 from tvm.ir import Var
 from tvm.s_tir import SBlock
 from tvm.tirx import PrimFunc
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial
-from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.templates.contraction import choose_unpacked_rows
 
 _FREE: Final = "layout_free_buffers"
@@ -27,8 +26,7 @@ def drop_unpaid_free_layouts(function: PrimFunc) -> PrimFunc:
     free = weights.list_weights(function)
     if not free:
         return function
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    blocks = find_nodes(function.body, SBlock)
     packed_weights = [one for one in free if not _is_used_rarely(one, blocks)]
     if len(packed_weights) == len(free):
         return function
@@ -58,4 +56,4 @@ def _list_extents(block: SBlock) -> list[int]:
 
 def _is_weight_read(block: SBlock, weight: Var) -> bool:
     value = getattr(block.body, "value", None)
-    return value is not None and any(load.source.same_as(weight) for load in loads_of(value))
+    return value is not None and any(load.source.same_as(weight) for load in list_loads(value))

@@ -21,6 +21,7 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     read_dynamic_sizes,
 )
 from autopipe.compiler.dynamic_sizes.likely_kernels import LikelyKernels
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph.calls import count_calls, find_weight_arguments
 from autopipe.compiler.graph.literals import describe_buffer
 from autopipe.compiler.labels.op_info import read_op_info
@@ -204,8 +205,7 @@ def make_task(index: int, workload: Workload, names: Sequence[str], info: OpInfo
 
 def _count_outputs(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buffer]) -> int:
     """Count the outputs among the last arguments; 1 if it cannot be determined."""
-    stores: list[BufferStore] = []
-    tvm_ffi.structural_walk(function.body, (BufferStore, stores.append))
+    stores = find_nodes(function.body, BufferStore)
     read = [i for i, p in enumerate(arguments) if not any(s.buffer.same_as(p) for s in stores)]
     return len(arguments) - 1 - read[-1] or 1 if read else len(arguments)
 
@@ -213,10 +213,8 @@ def _count_outputs(function: tvm.tirx.PrimFunc, arguments: Sequence[tvm.tirx.Buf
 def _list_blocks(module: tvm.IRModule) -> list[tvm.s_tir.SBlock]:
     """List the blocks below the root; empty for TIR without blocks."""
     root = module["main"].body
-    blocks: list[tvm.s_tir.SBlock] = []
-    if isinstance(root, tvm.s_tir.SBlockRealize):
-        tvm_ffi.structural_walk(root.block.body, (tvm.s_tir.SBlock, blocks.append))
-    return blocks
+    is_realized = isinstance(root, tvm.s_tir.SBlockRealize)
+    return find_nodes(root.block.body, tvm.s_tir.SBlock) if is_realized else []
 
 
 def _is_reduction(block: tvm.s_tir.SBlock) -> bool:
@@ -238,8 +236,7 @@ def _count_recurrent_flops(module: tvm.IRModule) -> float:
 
 def _is_opaque(block: tvm.s_tir.SBlock) -> bool:
     """Tell whether a block does not declare its writes, or calls a function unknown to TVM."""
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(block.body, (Call, calls.append))
+    calls = find_nodes(block.body, Call)
     return not block.writes or any(getattr(call.op, "name", "") in _EXTERN for call in calls)
 
 
@@ -256,9 +253,8 @@ def _is_idle(block: tvm.s_tir.SBlock) -> bool:
 
 
 def _estimate_flops(module: tvm.IRModule) -> float:
-    loops: list[For] = []
-    tvm_ffi.structural_walk(module["main"].body, (For, loops.append))
-    if any(_has_loads(loop.extent) for loop in loops):  # TVM assumes the dtype's largest number
+    loops = find_nodes(module["main"].body, For)
+    if any(list_loads(loop.extent) for loop in loops):  # TVM assumes the dtype's largest number
         return 0.0
     try:
         flops = float(estimate_tir_flops(module))
@@ -266,10 +262,3 @@ def _estimate_flops(module: tvm.IRModule) -> float:
         return 0.0
     bound = count_operations.bound_operations(module["main"])
     return min(flops, bound) if math.isfinite(bound) else 0.0
-
-
-def _has_loads(expression: tvm.ir.Expr) -> bool:
-    """Tell whether a value loads from a tensor, so that it is data-dependent."""
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
-    return bool(loads)

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm.s_tir import SBlock
+
+from autopipe.compiler.find_nodes import find_nodes
 
 _TOLERANCE: Final = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
 """Largest difference relative to the largest value; sums are taken in another order."""
@@ -52,8 +53,7 @@ def find_difference(
 
 def count_terms(function: tvm.tirx.PrimFunc) -> int:
     """Count the terms of the longest sum of a function with static shapes."""
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    blocks = find_nodes(function.body, SBlock)
     return max((math.prod(_list_reduced_extents(block)) for block in blocks), default=1)
 
 

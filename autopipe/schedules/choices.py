@@ -21,13 +21,12 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm.tirx import Bind, BufferStore, Select
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.blocks import bind_axes
 from autopipe.schedules.analysis.expressions import (
     branches_of,
     count_occurrences,
-    find_nodes,
     is_branch,
-    loads_of,
     remove_repeated_loads,
     replace_variables,
 )
@@ -41,14 +40,14 @@ def can_read_both(block: SBlock) -> bool:
     They load within their tensors, divide no integers, and call no costly functions.
     """
     sides = _list_branch_values(block.body.value)
-    if not any(map(loads_of, sides)):
+    if not any(map(list_loads, sides)):
         return False
     analyzer = bind_axes(block)
     calls = [call for side in sides for call in find_nodes(side, Call)]
     return (
         all(map(is_branch, calls))
         and not any(map(has_variable_divisor, sides))
-        and all(is_inside(load, analyzer) for side in sides for load in loads_of(side))
+        and all(is_inside(load, analyzer) for side in sides for load in list_loads(side))
     )
 
 
@@ -59,15 +58,15 @@ def has_indirect_choice(block: SBlock) -> bool:
     parallel loop in a structure, and LLVM no longer knows that loads and stores do not alias.
     """
     axis = block.iter_vars[-1].var
-    loads = [load for side in _list_branch_values(block.body.value) for load in loads_of(side)]
-    index_loads = [inner for load in loads for index in load.indices for inner in loads_of(index)]
+    loads = [load for side in _list_branch_values(block.body.value) for load in list_loads(side)]
+    index_loads = [inner for load in loads for index in load.indices for inner in list_loads(index)]
     return any(count_occurrences(inner, axis) for inner in index_loads)
 
 
 def read_both(sch: Schedule, rv: SBlockRV) -> None:
     """Bind the operands of selects to variables, and select between these; see `can_read_both`."""
     store = sch.get(rv).body
-    loads = [load for side in _list_branch_values(store.value) for load in loads_of(side)]
+    loads = [load for side in _list_branch_values(store.value) for load in list_loads(side)]
     names = [
         (load, tirx.Var(f"{load.source.name}_read", load.ty))
         for load in remove_repeated_loads(loads)
@@ -84,7 +83,7 @@ def read_both(sch: Schedule, rv: SBlockRV) -> None:
 def replace_branches(sch: Schedule, rv: SBlockRV) -> None:
     """Replace branches without loads in their values by selects, as in a unit matrix."""
     store = sch.get(rv).body
-    value = _to_selects(store.value, lambda call: not loads_of(call))
+    value = _to_selects(store.value, lambda call: not list_loads(call))
     replace_block(sch, rv, BufferStore(store.buffer, value, store.indices))
 
 

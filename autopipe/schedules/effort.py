@@ -17,10 +17,11 @@ import tvm
 from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph import elementary
 from autopipe.schedules import cost
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.expressions import BRANCH, find_nodes, remove_repeated_loads
+from autopipe.schedules.analysis.expressions import BRANCH, remove_repeated_loads
 from autopipe.schedules.analysis.rows import count_iterations
 from autopipe.schedules.hardware import HardwareParams
 

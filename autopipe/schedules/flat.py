@@ -25,11 +25,10 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import (
     count_occurrences,
-    find_nodes,
-    loads_of,
     replace_variables,
     unravel_index,
 )
@@ -43,7 +42,7 @@ def collapse_last_axes(sch: Schedule, block: SBlockRV, tail: int) -> SBlockRV:
     Raises ScheduleError where the index of some tensor is not linear along these axes.
     """
     old = sch.get(block)
-    loads = loads_of(old.body.value)
+    loads = list_loads(old.body.value)
     views = FlatViews([old.body.buffer, *(load.source for load in loads)])
     with IRBuilder() as builder:
         _write_loops(old, tail, views)

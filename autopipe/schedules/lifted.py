@@ -23,9 +23,10 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
-from autopipe.schedules.analysis.expressions import find_nodes, loads_of, replace_variables
+from autopipe.schedules.analysis.expressions import replace_variables
 from autopipe.schedules.effort import is_elementary
 from autopipe.schedules.loop_writer import element_block, store_element
 
@@ -91,7 +92,12 @@ def _list_hoistable_calls(block: SBlock) -> list[_Lifted]:
             continue
         times = _count_elements(block.iter_vars) // _count_elements(axes)
         is_nested = any(_has_call(one.call, call) for one in hoisted_calls)
-        if times >= _TIMES and _count_elements(axes[-1:]) > 1 and not is_nested and loads_of(call):
+        if (
+            times >= _TIMES
+            and _count_elements(axes[-1:]) > 1
+            and not is_nested
+            and list_loads(call)
+        ):
             hoisted_calls.append(_Lifted(call, axes))
     return hoisted_calls
 
@@ -99,12 +105,12 @@ def _list_hoistable_calls(block: SBlock) -> list[_Lifted]:
 def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     """Return the axes that a call depends on; None if it depends on other variables."""
     variables = find_nodes(call, tirx.Var)
-    tensors = [load.source for load in loads_of(call)]
+    tensors = [load.source for load in list_loads(call)]
     axes = [axis for axis in block.iter_vars if any(map(axis.var.same_as, variables))]
     allowed_variables = [*(axis.var for axis in axes), *tensors]
     if not all(any(variable.same_as(one) for one in allowed_variables) for variable in variables):
         return None
-    is_in_bounds = all(_is_in_bounds(load, axes) for load in loads_of(call))
+    is_in_bounds = all(_is_in_bounds(load, axes) for load in list_loads(call))
     return tuple(axes) if is_in_bounds else None
 
 
@@ -150,7 +156,7 @@ def _replace_calls(statement: tvm.tirx.Stmt, hoisted_call: _Lifted, buffer: tvm.
         value = tvm_ffi.structural_mutate(old.body.value, [(Call, call)])
         body = tirx.BufferStore(old.body.buffer, value, old.body.indices)
         reads = [
-            load.source[tuple(slice(i, i + 1) for i in load.indices)] for load in loads_of(value)
+            load.source[tuple(slice(i, i + 1) for i in load.indices)] for load in list_loads(value)
         ]
         return SBlock(
             old.iter_vars, reads, old.writes, old.name_hint, body, annotations=old.annotations

@@ -8,6 +8,7 @@ from tvm import tirx
 from tvm.ir import Expr, Var
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     Extent,
     element_bits,
@@ -15,12 +16,7 @@ from autopipe.schedules.analysis.blocks import (
     number_of,
     product_of,
 )
-from autopipe.schedules.analysis.expressions import (
-    loads_of,
-    remove_duplicates,
-    to_full_region,
-    unravel_index,
-)
+from autopipe.schedules.analysis.expressions import remove_duplicates, to_full_region, unravel_index
 
 
 @contextmanager
@@ -52,7 +48,7 @@ def element_block(name: str, sizes: Sequence[Expr]) -> Iterator[list[Expr]]:
 
 def store_element(place: Any, value: Expr) -> None:  # noqa: ANN401 - a load
     """Write the store of a block at a place, and its reads and writes."""
-    T.reads(*(load.source[tuple(load.indices)] for load in loads_of(value)))
+    T.reads(*(load.source[tuple(load.indices)] for load in list_loads(value)))
     T.writes(place)
     T.buffer_store(place.source, value, list(place.indices))
 

@@ -22,6 +22,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 
+from autopipe.compiler.find_nodes import find_nodes
+
 _FEWEST: Final = 4
 """Minimum length of a chain that gains: at three links the correction costs what it saves."""
 
@@ -86,9 +88,7 @@ def _list_chains(
     open_chains: list[_ExtremumChain] = []
     for at, statement in enumerate(statements):
         is_link = _is_link(statement, own_buffers)
-        read_buffers: list[tvm.ir.Var] = []
-        other_reads = statement.value.b if is_link else statement
-        tvm_ffi.structural_walk(other_reads, [(tvm.ir.Var, read_buffers.append)])
+        read_buffers = find_nodes(statement.value.b if is_link else statement, tvm.ir.Var)
         open_chains = [
             one for one in open_chains if not any(map(one.load.source.same_as, read_buffers))
         ]

@@ -22,6 +22,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph import elementary
 
 _ROUNDING: Final = frozenset({"tirx.nearbyint", "tirx.round", "tirx.floor", "tirx.ceil"})
@@ -71,8 +72,7 @@ def _has_rounding(function: tirx.PrimFunc) -> bool:
 
 def _rewrite_loop(loop: tirx.For) -> tirx.For:
     """Multiply by the reciprocals of divisors that are invariant in a loop."""
-    divisors: list[tirx.Div] = []
-    tvm_ffi.structural_walk(loop.body, (tirx.Div, divisors.append))
+    divisors = find_nodes(loop.body, tirx.Div)
     if not any(map(_can_rewrite_division, divisors)):
         return loop
     loop_variables: list[tvm.ir.Var] = [loop.loop_var]

@@ -23,6 +23,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
 
 from autopipe.compiler.codegen.join_extrema import is_float, join_extrema
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.arithmetic import build_let
 
 _CHOICES: Final = (tirx.Max, tirx.Min)
@@ -30,9 +31,7 @@ _CHOICES: Final = (tirx.Max, tirx.Min)
 
 def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Rewrite minima and maxima of a vectorized kernel so that they propagate NaN."""
-    choices: list[Expr] = []
-    tvm_ffi.structural_walk(function.body, [(kind, choices.append) for kind in _CHOICES])
-    if not any(map(is_float, choices)):
+    if not any(map(is_float, find_nodes(function.body, *_CHOICES))):
         return function
     has_integers = _has_integers_of_floats(function)
     index_extrema = _find_index_extrema(function) if has_integers else []

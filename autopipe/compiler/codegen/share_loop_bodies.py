@@ -24,6 +24,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import open_variables
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.loops.copy_loops import copy_root, list_blocks, replace_variables
 
 _LOOPS: Final = 8
@@ -134,9 +135,7 @@ def _may_share(parallel: tirx.For, serial: tirx.For) -> bool:
         return False
     if Analyzer().const_int_bound(parallel.extent).max_value <= _INT32_MAX:
         return False
-    inner_loops: list[tirx.For] = []
-    tvm_ffi.structural_walk(parallel.body, (tirx.For, inner_loops.append))
-    return len(inner_loops) >= _LOOPS
+    return len(find_nodes(parallel.body, tirx.For)) >= _LOOPS
 
 
 def _has_equal_body(

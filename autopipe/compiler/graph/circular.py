@@ -26,10 +26,11 @@ from typing import Final, NamedTuple
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, Expr, TensorLoad
+from tvm.ir import Call, Expr
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import BufferStore
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph.angle_bounds import make_magnitude_bound
 from autopipe.compiler.graph.arithmetic import SINGLE, build_let, evaluate_polynomial
 from autopipe.compiler.loops.copy_loops import copy_loop_nest
@@ -86,8 +87,7 @@ def expand_circular(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def has_circular_calls(function: tirx.PrimFunc) -> bool:
     """Tell whether a function calls any trigonometric function, in any loop."""
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(function.body, (Call, calls.append))
+    calls = find_nodes(function.body, Call)
     return any(map(_is_circular, calls))
 
 
@@ -127,16 +127,12 @@ def _with_body(loop: tirx.For, kind: int, body: tirx.Stmt) -> tirx.For:
 
 def _list_angles(store: BufferStore) -> list[Expr]:
     """List the arguments of trigonometric functions, if they are cheap to compute twice."""
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(store.value, (Call, calls.append))
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+    calls = find_nodes(store.value, Call)
+    loads = list_loads(store.value)
     angles = [call.args[0] for call in calls if _is_circular(call)]
-    inner: list[Call] = []
-    for angle in angles:
-        tvm_ffi.structural_walk(angle, (Call, inner.append))
     reads_output = any(load.source.same_as(store.buffer) for load in loads)
-    return [] if inner or reads_output else angles
+    has_calls = any(find_nodes(angle, Call) for angle in angles)
+    return [] if has_calls or reads_output else angles
 
 
 def _is_circular(call: Call) -> bool:

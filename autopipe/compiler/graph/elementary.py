@@ -15,6 +15,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr
 
 from autopipe.compiler.arithmetic import libm
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph import angles, circular, exponentials, hyperbolic, round_to_integers
 from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
@@ -161,8 +162,7 @@ def _unvectorize_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _is_single(part: tirx.PrimFunc | tirx.For) -> bool:
-    calls: list[Call] = []
-    tvm_ffi.structural_walk(part.body, (Call, calls.append))
+    calls = find_nodes(part.body, Call)
     return any(getattr(call.op, "name", "") in _SINGLE_ONLY for call in calls)
 
 

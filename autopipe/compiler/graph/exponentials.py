@@ -7,10 +7,10 @@ The coefficients are our own minimax fits.
 import math
 from typing import Final
 
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Expr
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.arithmetic import (
     INFINITY_BITS,
     ROUND,
@@ -125,9 +125,7 @@ def expand_log_of_sum(call: Call) -> Expr:
     plain = isinstance(number, tirx.FloatImm) and number.value >= _UNMOVED
     if not plain or getattr(getattr(power, "op", None), "name", "") != "tirx.exp":
         return call
-    within: list[Call] = []
-    tvm_ffi.structural_walk(power.args[0], (Call, within.append))
-    if within:  # nested functions are bounded elsewhere
+    if find_nodes(power.args[0], Call):  # nested functions are bounded elsewhere
         return call
 
     def of(y: Expr) -> Expr:

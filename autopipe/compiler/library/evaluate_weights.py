@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel, compile_model
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.graph.weights import TRANSFORM
 from autopipe.compiler.loops.element_copies import ElementCopies
@@ -122,8 +122,7 @@ def _call_kernel(
 
 def _has_only_moves(function: relax.Function) -> bool:
     """Tell whether a function calls only PrimFuncs and ops that move elements."""
-    constants: list[tvm.ir.GenericConst] = []
-    tvm_ffi.structural_walk(function, (tvm.ir.GenericConst, constants.append))
+    constants = find_nodes(function, tvm.ir.GenericConst)
     bound_values = [binding.value for binding in list_bindings(function)]
     calls = [value for value in bound_values if isinstance(value, relax.Call)]
     return not constants and all(

@@ -1,9 +1,11 @@
 """Check that a scheduled function becomes a GPU kernel, without a GPU."""
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call
+
+from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.module_io import list_prim_funcs
 
 _REFUSALS = (RuntimeError, ValueError, TypeError)
 """The errors that TVM's passes raise."""
@@ -25,11 +27,11 @@ def find_kernel_refusal(module: tvm.IRModule, target: tvm.target.Target) -> str 
 
 def _has_packed_calls(module: tvm.IRModule) -> bool:
     """Tell whether functions call packed functions, as a sort does, which no GPU can."""
-    calls: list[Call] = []
-    for _, function in module.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            tvm_ffi.structural_walk(function.body, (Call, calls.append))
-    return any("packed" in getattr(call.op, "name", "") for call in calls)
+    return any(
+        "packed" in getattr(call.op, "name", "")
+        for _, function in list_prim_funcs(module)
+        for call in find_nodes(function.body, Call)
+    )
 
 
 def is_threaded(module: tvm.IRModule, target: tvm.target.Target) -> bool:

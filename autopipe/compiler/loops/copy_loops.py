@@ -8,6 +8,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.find_nodes import find_nodes
+
 
 def copy_loop_nest(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
     """Copy a loop nest with fresh variables, and replace buffers by the pairs (old, new)."""
@@ -53,6 +55,4 @@ def copy_root(root: SBlock, body: tirx.Stmt, buffers: Sequence[tvm.ir.Var] | Non
 
 def list_blocks(nest: tirx.Stmt) -> list[SBlock]:
     """List the blocks of a loop nest, the outermost first."""
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(nest, (SBlock, blocks.append))
-    return blocks
+    return find_nodes(nest, SBlock)

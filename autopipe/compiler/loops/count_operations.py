@@ -20,6 +20,8 @@ from tvm.s_tir import SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, IntImm, PrimFunc, SeqStmt, Var
 
+from autopipe.compiler.find_nodes import find_nodes
+
 _COUNTED: Final = (
     tvm.tirx.Add, tvm.tirx.Sub, tvm.tirx.Mul, tvm.tirx.Div, tvm.tirx.Min, tvm.tirx.Max, Call,
 )  # fmt: skip
@@ -70,8 +72,7 @@ def _bound_extent(extent: tvm.ir.Expr, around: _Ranges) -> float:
     """Return an upper bound of the steps of a loop; infinity without a bound."""
     if isinstance(extent, IntImm):
         return float(max(0, int(extent)))
-    read_variables: list[Any] = []
-    tvm_ffi.structural_walk(extent, (Var, read_variables.append))
+    read_variables = find_nodes(extent, Var)
     variables = [variable for variable in around if any(map(variable.same_as, read_variables))]
     ranges = [range(around[variable]) for variable in variables]
     if not ranges or math.prod(map(len, ranges)) > _TRIED:
@@ -94,7 +95,4 @@ def _substitute_values(extent: tvm.ir.Expr, values: Sequence[tuple[Any, int]]) -
 
 def count_arithmetic(value: tvm.ir.Expr) -> int:
     """Count the arithmetic operations of a value, including its indices: an upper bound."""
-    nodes: list[Any] = []
-    for kind in _COUNTED:
-        tvm_ffi.structural_walk(value, (kind, nodes.append))
-    return max(1, len(nodes))
+    return max(1, len(find_nodes(value, *_COUNTED)))

@@ -42,6 +42,8 @@ from tvm.sym import (
 )
 from tvm.tirx import BufferStore, For, IntImm, PrimFunc
 
+from autopipe.compiler.find_nodes import find_nodes
+
 _DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
 _INDICES: Final = {"int32": 1 << 31, "int64": 1 << 62}
 """Types of indices, and the exclusive bound of their magnitudes."""
@@ -52,8 +54,7 @@ _TURNS: Final = 2
 
 def protect_divisions(function: PrimFunc) -> PrimFunc:
     """Rewrite the divisions of indices that iteration maps may misread; idempotent."""
-    divisions: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (_DIVISIONS, divisions.append))
+    divisions = find_nodes(function.body, _DIVISIONS)
     if not any(map(_is_index, divisions)):
         return function
     starts, analyzer = _find_domains(function)
@@ -162,8 +163,7 @@ def _is_index(division: tvm.ir.Expr) -> bool:
 def _is_data_dependent(expr: Expr) -> bool:
     if _is_sum(expr):
         return False
-    nodes: list[Any] = []
-    tvm_ffi.structural_walk(expr, ((TensorLoad, Call), nodes.append))
+    nodes = find_nodes(expr, (TensorLoad, Call))
     return any(isinstance(node, TensorLoad) or _is_opaque(node) for node in nodes)
 
 

@@ -19,6 +19,8 @@ from tvm.ir import Call, Expr, TensorLoad, Var
 from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import GE, GT, LE, LT, For, IntImm, Max, Min, PrimFunc, Stmt
 
+from autopipe.compiler.find_nodes import find_nodes
+
 _SIZE: Final = 1 << 16
 """Assumed upper bound of dynamic sizes."""
 
@@ -42,8 +44,7 @@ def find_choices(axis: Var, part: "Iterations", ranges: "Ranges") -> list["Index
 
 def has_choices(body: Stmt) -> bool:
     """Tell whether a body has indices that may have several forms."""
-    choices: list[Any] = []
-    tvm_ffi.structural_walk(body, (_CHOICES, choices.append))
+    choices = find_nodes(body, _CHOICES)
     return any(map(is_of_indices, choices))
 
 
@@ -172,8 +173,7 @@ class _Scope:
 
     def choices(self) -> list[IndexForm]:
         """List the choices with one outcome in most of the part."""
-        nodes: list[Any] = []
-        tvm_ffi.structural_walk(self.part.body, (_CHOICES, nodes.append))
+        nodes = find_nodes(self.part.body, _CHOICES)
         forms = (self._analyze_choice(node) for node in nodes if is_of_indices(node))
         return [form for form in forms if form is not None]
 
@@ -247,8 +247,7 @@ class _Scope:
     def _is_outside(self, expr: Expr) -> bool:
         """Tell whether an expression is loop-invariant and loads nothing."""
         loop_variables = [self.axis, *(var for var, _ in self.binds)]
-        nodes: list[Any] = []
-        tvm_ffi.structural_walk(expr, ((TensorLoad, Call, tirx.Let, Var), nodes.append))
+        nodes = find_nodes(expr, (TensorLoad, Call, tirx.Let, Var))
         return all(
             isinstance(node, Var) and not any(map(node.same_as, loop_variables)) for node in nodes
         )

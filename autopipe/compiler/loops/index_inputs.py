@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import tvm
-import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
+from tvm.ir import Call
+
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 
 _ROUNDING = frozenset(
     {"tirx.round", "tirx.nearbyint", "tirx.rint", "tirx.floor", "tirx.ceil", "tirx.trunc"}
@@ -22,7 +22,7 @@ def trace_indices(
     An index is an element that is read inside the index of a read or a write. `names_by_tensor`
     holds the inputs that a tensor depends on; stores of integers are added to it.
     """
-    for store in _list_stores(function):
+    for store in find_nodes(function.body, tirx.BufferStore):
         sources: set[str] = set()
         for load in list_loads(store.value):
             sources |= names_by_tensor.get(load.source, set())
@@ -35,9 +35,11 @@ def trace_indices(
 def has_computed_indices(function: tirx.PrimFunc) -> bool:
     """Tell whether a function has data-dependent indices."""
     loads_in_indices = [
-        list_loads(index) for store in _list_stores(function) for index in store.indices
+        list_loads(index)
+        for store in find_nodes(function.body, tirx.BufferStore)
+        for index in store.indices
     ]
-    for store in _list_stores(function):
+    for store in find_nodes(function.body, tirx.BufferStore):
         loads_in_indices += [
             list_loads(index) for load in list_loads(store.value) for index in load.indices
         ]
@@ -46,15 +48,16 @@ def has_computed_indices(function: tirx.PrimFunc) -> bool:
 
 def find_divisors(function: tirx.PrimFunc) -> set[Any]:
     """Find the integer tensors that are divisors: no element may be zero."""
-    divisions: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (_DIVISIONS, divisions.append))
+    divisions = find_nodes(function.body, _DIVISIONS)
     inside = (load.source for division in divisions for load in list_loads(division.b))
     return {source for source in inside if "int" in str(source.dtype)}
 
 
 def has_rounding(function: tirx.PrimFunc) -> bool:
     """Tell whether a function rounds floats to integers, as quantized functions do."""
-    return any(getattr(call.op, "name", "") in _ROUNDING for call in _list_calls(function))
+    return any(
+        getattr(call.op, "name", "") in _ROUNDING for call in find_nodes(function.body, Call)
+    )
 
 
 def has_float_reinterpret(function: tirx.PrimFunc) -> bool:
@@ -63,27 +66,8 @@ def has_float_reinterpret(function: tirx.PrimFunc) -> bool:
         getattr(call.op, "name", "") == "tirx.reinterpret"
         and "float" in str(call.args[0].ty)
         and "float" not in str(call.ty)
-        for call in _list_calls(function)
+        for call in find_nodes(function.body, Call)
     )
-
-
-def _list_calls(function: tirx.PrimFunc) -> list[Any]:
-    calls: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (Call, calls.append))
-    return calls
-
-
-def list_loads(value: tvm.ir.Expr) -> list[TensorLoad]:
-    """List all loads in an expression, including those in indices."""
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
-    return loads
-
-
-def _list_stores(function: tirx.PrimFunc) -> list[tirx.BufferStore]:
-    stores: list[tirx.BufferStore] = []
-    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append))
-    return stores
 
 
 def _limit_indices(

@@ -25,6 +25,8 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, ForKind, IntImm, IterVar, PrimFunc, Stmt, Var
 
+from autopipe.compiler.find_nodes import find_nodes
+
 _SPATIAL: Final = IterVar.DataPar
 
 _Part = TypeVar("_Part", bound=tvm.ir.Node)
@@ -143,8 +145,7 @@ def _remove_trivial_loop(loop: For) -> Stmt:
     turns = int(loop.extent) if isinstance(loop.extent, IntImm) else math.inf
     if turns > 1 or (turns and loop.kind != ForKind.SERIAL):
         return loop
-    variables: list[Var] = []
-    tvm_ffi.structural_walk(loop.body, (Var, variables.append))
+    variables = find_nodes(loop.body, Var)
     return loop if any(map(loop.loop_var.same_as, variables)) else loop.body
 
 

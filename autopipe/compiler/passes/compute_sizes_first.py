@@ -9,13 +9,13 @@ TVM's fusion orders bindings by the tensors that they read. A size is no tensor:
 On the left, memory for `y` would be allocated before `n` is known.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import tvm
-import tvm_ffi
 from tvm import relax
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import FOUND_SIZES
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.calls import graph_functions
 
 
@@ -51,7 +51,7 @@ def _sort_bindings(block: relax.BindingBlock) -> relax.BindingBlock:
 
     def put(place: int) -> None:
         visited.add(place)
-        for var in _list_uses(bindings[place]):
+        for var in find_nodes(bindings[place].value, tvm.ir.Var):
             if (maker := makers.get(var)) is not None and maker not in visited:
                 put(maker)
         order.append(place)
@@ -68,14 +68,4 @@ def _list_definitions(binding: relax.Binding) -> Iterator[tvm.ir.Var]:
     """Yield the variables that a binding defines: a tensor, and sizes."""
     yield binding.var
     if isinstance(binding, relax.MatchCast):
-        yield from _list_variables(binding.ty)
-
-
-def _list_uses(binding: relax.Binding) -> Sequence[tvm.ir.Var]:
-    return _list_variables(binding.value)
-
-
-def _list_variables(node: tvm.ir.Node) -> list[tvm.ir.Var]:
-    variables: list[tvm.ir.Var] = []
-    tvm_ffi.structural_walk(node, (tvm.ir.Var, variables.append))
-    return variables
+        yield from find_nodes(binding.ty, tvm.ir.Var)

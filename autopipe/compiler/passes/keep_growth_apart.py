@@ -29,12 +29,11 @@ too: it reads its operands from memory. Equal calls share a PrimFunc, so all of 
 """
 
 import math
-from typing import TypeVar
 
 import tvm
 from tvm import relax
-from tvm_ffi import structural_walk
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph.calls import graph_functions, is_kernel_call, list_bindings
 from autopipe.compiler.graph.literals import read_static_shape
 from autopipe.tasks.op_info import KINDS
@@ -95,19 +94,10 @@ def _has_float_indices(function: tvm.tirx.PrimFunc) -> bool:
     """Tell whether an index of a read is computed from a float."""
     return any(
         _is_integer(cast) and not _is_integer(cast.value)
-        for load in _collect_nodes(function.body, tvm.ir.TensorLoad)
+        for load in list_loads(function.body)
         for index in load.indices
-        for cast in _collect_nodes(index, tvm.tirx.Cast)
+        for cast in find_nodes(index, tvm.tirx.Cast)
     )
-
-
-_Node = TypeVar("_Node")
-
-
-def _collect_nodes(node: tvm.ir.Node, kind: type[_Node]) -> list[_Node]:
-    nodes: list[_Node] = []
-    structural_walk(node, (kind, nodes.append))
-    return nodes
 
 
 def _is_integer(value: tvm.ir.Expr) -> bool:

@@ -14,8 +14,8 @@ from typing import Final
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
-from tvm_ffi import structural_walk
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.calls import find_callee, graph_functions
 from autopipe.compiler.module_io import list_prim_funcs
 
@@ -62,9 +62,7 @@ def _find_copied_input(function: tvm.tirx.PrimFunc) -> int | None:
 
 
 def _list_called_functions(function: relax.Function) -> set[str]:
-    callees: list[tvm.ir.GlobalVar] = []
-    structural_walk(function, (tvm.ir.GlobalVar, callees.append))
-    return {str(variable.name_hint) for variable in callees}
+    return {str(variable.name_hint) for variable in find_nodes(function, tvm.ir.GlobalVar)}
 
 
 @mutator

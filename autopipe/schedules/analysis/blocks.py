@@ -16,10 +16,10 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     find_max_extent,
     find_min_extent,
 )
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.literals import read_sizes
 from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.patches import cache_type_hints
-from autopipe.schedules.analysis.expressions import find_nodes
 
 cache_type_hints()  # every template looks at blocks
 

@@ -10,7 +10,9 @@ from tvm import tirx
 from tvm.ir import Call, TensorLoad
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
-from tvm_ffi import structural_mutate, structural_walk
+from tvm_ffi import structural_mutate
+
+from autopipe.compiler.find_nodes import find_nodes
 
 Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
 """Pairs of a variable and its value; no dict, as TVM's variables have no hash here."""
@@ -18,19 +20,6 @@ Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
 
 BRANCH: Final = "prim.if_then_else"
 """The operator that evaluates only one of two values."""
-
-
-def find_nodes(root: Any, *kinds: type) -> list[Any]:  # noqa: ANN401 - any TIR
-    """Return the nodes of some kinds in TIR, all of the first kind first."""
-    nodes: list[Any] = []
-    for kind in kinds:
-        structural_walk(root, (kind, nodes.append))
-    return nodes
-
-
-def loads_of(root: Any) -> list[TensorLoad]:  # noqa: ANN401 - any TIR
-    """Return the loads in TIR, in order of their appearance."""
-    return find_nodes(root, TensorLoad)
 
 
 def is_branch(node: Any) -> bool:  # noqa: ANN401 - any TIR

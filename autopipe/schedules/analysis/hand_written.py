@@ -20,8 +20,9 @@ from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt, While
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.blocks import element_bits
-from autopipe.schedules.analysis.expressions import find_nodes, flat_index, loads_of
+from autopipe.schedules.analysis.expressions import flat_index
 from autopipe.schedules.analysis.usual_stride import find_stride
 from autopipe.schedules.parallel_work import UNKNOWN_STEPS
 
@@ -114,7 +115,7 @@ def _estimate_work(statement: tvm.tirx.Stmt) -> int:
     if isinstance(statement, While):
         return UNKNOWN_STEPS * _estimate_work(statement.body)
     if isinstance(statement, BufferStore):
-        return 1 + len(loads_of(statement.value))
+        return 1 + len(list_loads(statement.value))
     parts = (getattr(statement, name, None) for name in ("body", "then_case", "else_case"))
     return sum(_estimate_work(part) for part in parts if part is not None)
 
@@ -128,7 +129,7 @@ def _list_accesses(stores: Sequence[BufferStore]) -> list[Access]:
     for store in stores:
         accesses.append((store.buffer, store.indices))
         for part in (store.value, *store.indices):
-            accesses += [(load.source, load.indices) for load in loads_of(part)]
+            accesses += [(load.source, load.indices) for load in list_loads(part)]
     return accesses
 
 

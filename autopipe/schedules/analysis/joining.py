@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.sym import Analyzer
 
-from autopipe.schedules.analysis.expressions import find_nodes, loads_of
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.reducer import Reducer
 
 Join = Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]]
@@ -76,7 +76,7 @@ def find_element(reducer: Reducer, position: int) -> Expr | None:
         return None
     is_own_result = [_is_result(side, reducer, position) for side in operands]
     element = operands[is_own_result.index(False)] if is_own_result.count(True) == 1 else None
-    if element is None or any(reducer.place(load) is not None for load in loads_of(element)):
+    if element is None or any(reducer.place(load) is not None for load in list_loads(element)):
         return None
     return element
 
@@ -103,7 +103,7 @@ def _has_other_reads(form: Expr, reducer: Reducer, sums: Sequence[Any]) -> bool:
     variables = find_nodes(form, tirx.Var)
     if any(variable.same_as(one) for variable in variables for one in sums):
         return True
-    return any(reducer.place(load) is None for load in loads_of(form))
+    return any(reducer.place(load) is None for load in list_loads(form))
 
 
 def _is_order_independent(join: Join, types: Sequence[str]) -> bool:

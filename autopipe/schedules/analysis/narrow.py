@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.sym import Analyzer
 
-from autopipe.schedules.analysis.expressions import find_nodes
+from autopipe.compiler.find_nodes import find_nodes
 
 NARROW: Final = "int32"
 _WIDE: Final = "int64"

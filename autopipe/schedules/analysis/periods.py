@@ -7,7 +7,8 @@ import tvm
 from tvm import tirx
 from tvm.ir import Expr
 
-from autopipe.schedules.analysis.expressions import count_occurrences, find_nodes
+from autopipe.compiler.find_nodes import find_nodes
+from autopipe.schedules.analysis.expressions import count_occurrences
 
 LONGEST: Final = 8
 """Longest period that is unrolled."""

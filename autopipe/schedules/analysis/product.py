@@ -16,6 +16,7 @@ import tvm_ffi
 from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     Extent,
     axes_of,
@@ -24,7 +25,7 @@ from autopipe.schedules.analysis.blocks import (
     extents_of,
     lengths_of,
 )
-from autopipe.schedules.analysis.expressions import count_occurrences, loads_of, replace_variables
+from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
 from autopipe.schedules.analysis.reducer import Reducer, is_inside
 
 _MIN_PACKED_READS: Final = 8
@@ -114,7 +115,7 @@ class Product:
         return cls(
             block=block,
             term=term,
-            loads=loads_of(term),
+            loads=list_loads(term),
             axes=[axis.var for axis in spatial],
             extents=extents,
             sums=[axis.var for axis in reduction_axes],
@@ -177,4 +178,4 @@ def _is_load_of(expression: tvm.ir.Expr, buffer: tvm.ir.Var) -> bool:
 
 def _is_product(term: tvm.ir.Expr) -> bool:
     bare = term.value if isinstance(term, tvm.tirx.Cast) else term
-    return isinstance(bare, tvm.tirx.Mul) and len(loads_of(bare)) > 1
+    return isinstance(bare, tvm.tirx.Mul) and len(list_loads(bare)) > 1

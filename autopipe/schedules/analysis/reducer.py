@@ -20,12 +20,11 @@ from tvm.s_tir import SBlock
 from tvm.sym import Analyzer
 from tvm.tirx import Bind, BufferStore, SeqStmt
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.expressions import (
     Values,
     branches_of,
-    find_nodes,
     is_branch,
-    loads_of,
     replace_variables,
 )
 from autopipe.schedules.analysis.narrow import narrow_to_int32
@@ -64,7 +63,10 @@ class Reducer:
         if block.alloc_buffers or block.match_buffers or any(map(_is_varying, reducer.starts)):
             return None
         result_loads = [
-            load for value in values for load in loads_of(value) if reducer.place(load) is not None
+            load
+            for value in values
+            for load in list_loads(value)
+            if reducer.place(load) is not None
         ]
         is_aligned = all(
             tvm_ffi.structural_equal(load.indices, stores[0].indices) for load in result_loads
@@ -127,7 +129,7 @@ class Reducer:
     def operands(self) -> list[TensorLoad]:
         """Return the loads of operands, without repetitions."""
         operand_loads: list[TensorLoad] = []
-        for load in (load for value in self.values for load in loads_of(value)):
+        for load in (load for value in self.values for load in list_loads(value)):
             if self.place(load) is None and not any(map(_make_load_matcher(load), operand_loads)):
                 operand_loads.append(load)
         return operand_loads
@@ -159,7 +161,7 @@ def _list_stores(body: tvm.tirx.Stmt) -> tuple[BufferStore, ...]:
     names = all(isinstance(part, Bind) for part in parts[: len(parts) - len(stores)])
     last = all(isinstance(part, BufferStore) for part in parts[len(parts) - len(stores) :])
     # With its value inlined, a store would read the result of an earlier store.
-    plain = len(stores) == 1 or not any(loads_of(store.value) for store in stores)
+    plain = len(stores) == 1 or not any(list_loads(store.value) for store in stores)
     return stores if names and last and plain else ()
 
 
@@ -177,7 +179,7 @@ def _has_matching_starts(stores: Sequence[BufferStore], starts: Sequence[BufferS
 def _is_varying(start: Expr) -> bool:
     """Tell whether an initial value depends on the output."""
     variables = find_nodes(start, tirx.Var)
-    return bool(variables or loads_of(start))
+    return bool(variables or list_loads(start))
 
 
 def _make_load_matcher(load: TensorLoad) -> Callable[[TensorLoad], bool]:
@@ -188,7 +190,7 @@ def _can_speculate(call: Call, analyzer: Analyzer) -> bool:
     """Tell whether both sides of a branch may be evaluated unconditionally."""
     if has_variable_divisor(call):
         return False
-    return all(is_inside(load, analyzer) for load in loads_of(call))
+    return all(is_inside(load, analyzer) for load in list_loads(call))
 
 
 def is_inside(load: TensorLoad, analyzer: Analyzer) -> bool:

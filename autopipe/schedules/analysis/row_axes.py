@@ -12,6 +12,7 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -20,7 +21,7 @@ from autopipe.schedules.analysis.blocks import (
     is_spatial,
     lengths_of,
 )
-from autopipe.schedules.analysis.expressions import find_nodes, is_among, loads_of
+from autopipe.schedules.analysis.expressions import is_among
 from autopipe.schedules.analysis.joining import find_element
 from autopipe.schedules.analysis.reducer import Reducer
 
@@ -83,7 +84,7 @@ def _is_row_local(block: SBlock, blocks: Sequence[SBlock], rows: Sequence[Extent
     axes = [axis.var for axis in block.iter_vars][: len(rows)]
     results = [region.source for one in blocks for region in one.writes]
     stores = [(one.buffer, one.indices) for one in find_nodes(block.body, BufferStore)]
-    loads = [(load.source, load.indices) for load in loads_of(block.body)]
+    loads = [(load.source, load.indices) for load in list_loads(block.body)]
     return all(
         _is_own(index, axis, count_in_group(extent_of(size), row), count_in_group(length, row))
         for buffer, indices in (*stores, *loads)

@@ -10,8 +10,9 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, Var, const
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial, lengths_of
-from autopipe.schedules.analysis.expressions import loads_of, replace_variables, unravel_index
+from autopipe.schedules.analysis.expressions import replace_variables, unravel_index
 from autopipe.schedules.analysis.simple_indices import simplify_block
 
 _CALL_OPERATIONS: Final = 4
@@ -83,7 +84,7 @@ def is_step(step: SBlock, reduction: SBlock) -> bool:
         return False
     axes = [axis.var for axis in reduction.iter_vars]
     step_loads = [
-        load for load in loads_of(reduction.body) if load.source.same_as(step.body.buffer)
+        load for load in list_loads(reduction.body) if load.source.same_as(step.body.buffer)
     ]
     is_aligned = all(
         len(load.indices) == len(axes) and all(map(Expr.same_as, load.indices, axes))
@@ -105,7 +106,7 @@ def has_indirect_loads(block: SBlock) -> bool:
     TVM 0.27 narrows int64 indices where a loop is split, but not those loaded from data, and then
     refuses to compare the two.
     """
-    return any(loads_of(index) for load in loads_of(block.body) for index in load.indices)
+    return any(list_loads(index) for load in list_loads(block.body) for index in load.indices)
 
 
 def estimate_body_cost(block: SBlock) -> int:

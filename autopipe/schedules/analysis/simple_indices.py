@@ -23,9 +23,9 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferRegion, BufferStore, Div, FloorDiv, FloorMod, IntImm, Mod, Stmt
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.loops.exact_divisions import has_zero_start, protect_index
 from autopipe.schedules.analysis.blocks import bind_axes
-from autopipe.schedules.analysis.expressions import find_nodes
 
 
 def simplify_block(sch: Schedule, rv: SBlockRV) -> None:

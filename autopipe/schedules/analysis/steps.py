@@ -14,14 +14,9 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import SBlock, SBlockRealize
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.expressions import (
-    find_nodes,
-    is_among,
-    loads_of,
-    remove_duplicates,
-    to_full_region,
-)
+from autopipe.schedules.analysis.expressions import is_among, remove_duplicates, to_full_region
 
 _ROOT: Final = "root"
 _DATA: Final = "tirx.buffer_data"
@@ -163,7 +158,7 @@ def _declare_accesses(block: SBlock, buffers: Sequence[Any]) -> SBlock:
     """
     if block.reads or block.writes or block.iter_vars:
         return block
-    loaded_buffers = [load.source for load in loads_of(block.body)]
+    loaded_buffers = [load.source for load in list_loads(block.body)]
     stored_buffers = [store.buffer for store in find_nodes(block.body, tirx.BufferStore)]
     calls = find_nodes(block.body, Call)
     call_buffers = [call.args[0] for call in calls if getattr(call.op, "name", "") == _DATA]

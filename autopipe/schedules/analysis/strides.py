@@ -16,6 +16,7 @@ from tvm.ir import Expr, TensorLoad, Var
 from tvm.s_tir import SBlock
 from tvm.sym import Analyzer, detect_linear_equation
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     Extent,
     extent_of,
@@ -24,7 +25,7 @@ from autopipe.schedules.analysis.blocks import (
     product_of,
     simplify_extent,
 )
-from autopipe.schedules.analysis.expressions import count_occurrences, loads_of, replace_variables
+from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
 from autopipe.schedules.analysis.movement import AxisPiece, find_load_offset, match_block_movement
 
 
@@ -71,7 +72,7 @@ def find_strided_loops(block: SBlock) -> StridedLoops | None:
         return None
     if list(map(int, block.writes[0].source.shape)) != list(movement.extents):
         return None
-    loads = loads_of(block.body.value)
+    loads = list_loads(block.body.value)
     offsets = [at for load in loads if (at := find_load_offset(load, block)) is not None]
     if not loads or len(offsets) < len(loads):
         return None
@@ -91,7 +92,7 @@ def _find_dynamic_loops(block: SBlock) -> StridedLoops | None:
     if not all(map(_are_equal, map(extent_of, store.buffer.shape), lengths)):
         return None
     value = replace_variables(store.value, [], lambda load: tirx.const(0, load.source.dtype))
-    loads = loads_of(store.value)
+    loads = list_loads(store.value)
     moves = [_find_linear_strides(load, axes) for load in loads]
     offsets = [move for move in moves if move is not None]
     if (

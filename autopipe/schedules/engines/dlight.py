@@ -12,9 +12,9 @@ from typing import Any, Final
 import tvm
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.library.kernels import find_kernel_refusal
 from autopipe.schedules.analysis.blocks import is_product
-from autopipe.schedules.analysis.expressions import find_nodes
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.planned import Planned

@@ -16,11 +16,11 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import Extent, number_of
 from autopipe.schedules.analysis.expressions import (
     Values,
     is_among,
-    loads_of,
     replace_variables,
     write_element_loops,
 )
@@ -191,5 +191,5 @@ def buffers_of(reduction: Reduction, last: SBlock | None) -> tuple[list[Any], li
     totals = [store.buffer for store in (*reducer.stores, *reducer.finals)]
     values = [*reducer.values, *([last.body.value] if last else [])]
     values += [step for step in reduction.steps if not isinstance(step, int)]
-    read = [load.source for value in values for load in loads_of(value)]
+    read = [load.source for value in values for load in list_loads(value)]
     return [source for source in read if not is_among(source, totals)], written_buffers

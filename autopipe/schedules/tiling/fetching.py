@@ -33,8 +33,8 @@ from tvm.ir import Expr, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.environment.machines import LINE_BYTES
-from autopipe.schedules.analysis.expressions import loads_of
 
 _TO_READ, _TO_WRITE = (0, 3, 1), (1, 3, 1)
 """How LLVM takes a prefetch: for reading or writing, into the nearest cache, as data."""
@@ -50,7 +50,7 @@ def find_residuals(last: SBlock, total: tvm.ir.Var) -> list[TensorLoad]:
     shape = last.body.buffer.ty.shape
     return [
         read
-        for read in loads_of(last.body.value)
+        for read in list_loads(last.body.value)
         if not read.source.same_as(total) and tvm_ffi.structural_equal(read.source.ty.shape, shape)
     ]
 

@@ -11,9 +11,9 @@ from functools import cached_property
 import tvm
 from tvm.s_tir import SBlock, Schedule
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import element_bits, extents_of, is_copy, is_spatial
-from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.simple_indices import to_simple_indices
 from autopipe.schedules.effort import estimate_call_ns
@@ -158,7 +158,7 @@ def _is_elementwise(block: SBlock, extents: tuple[int, ...]) -> bool:
     ]
     if not is_spatial(block) or [extent for extent in block_extents if extent > 1] != long:
         return False
-    for load in loads_of(to_simple_indices(block).body.value):
+    for load in list_loads(to_simple_indices(block).body.value):
         shape = list(map(int, load.source.ty.shape))
         if [n for n in shape if n > 1] == long:
             varying_indices = [index for index, n in zip(load.indices, shape, strict=True) if n > 1]

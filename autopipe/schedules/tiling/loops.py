@@ -17,12 +17,12 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import element_bits, extent_of
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
     is_among,
-    loads_of,
     remove_duplicates,
     replace_variables,
     to_full_region,
@@ -276,7 +276,7 @@ def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[
 
     Raises ScheduleError if these indices do not determine the axes.
     """
-    reads = loads_of(last.body.value)
+    reads = list_loads(last.body.value)
     places = [r.indices for r in reads if any(r.source.same_as(total) for total in totals)]
     if not places or not all(tvm_ffi.structural_equal(indices, places[0]) for indices in places):
         raise ScheduleError("the sum is not read at one place")
@@ -303,6 +303,6 @@ def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     ]
     if nest.last is not None:
         totals = [store.buffer for store in nest.product.stores]
-        output_reads = [read.source for read in loads_of(nest.last.body.value)]
+        output_reads = [read.source for read in list_loads(nest.last.body.value)]
         reads += [other for other in output_reads if not is_among(other, totals)]
     return remove_duplicates(reads)

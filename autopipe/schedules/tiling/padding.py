@@ -25,6 +25,7 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     Extent,
     extent_of,
@@ -36,7 +37,6 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     count_occurrences,
     is_branch,
-    loads_of,
     replace_variables,
     unravel_index,
     write_branches,
@@ -78,7 +78,7 @@ class Padding:
         axes = [axis.var for axis in block.iter_vars]
         plain = all(i.same_as(axis) for i, axis in zip(block.body.indices, axes, strict=True))
         inside = _parse_bounds(condition, axes, extents)
-        if inside is None or not plain or loads_of(border):
+        if inside is None or not plain or list_loads(border):
             return None
         return cls(block.name_hint, block.body.buffer, axes, extents, inside, value, border)
 
@@ -104,7 +104,7 @@ class Padding:
         before = self.extents[: self.line]
         dtype, buffers = (
             str(self.axes[0].ty.dtype),
-            ([one.source for one in loads_of(self.value)], [self.target]),
+            ([one.source for one in list_loads(self.value)], [self.target]),
         )
         with job_loop(self.name, before, dtype, buffers, parallel=parallel) as first:
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)

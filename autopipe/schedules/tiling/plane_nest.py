@@ -15,8 +15,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import loads_of, replace_variables
+from autopipe.schedules.analysis.expressions import replace_variables
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, inline_into_last
 from autopipe.schedules.analysis.periods import LONGEST, find_period
 from autopipe.schedules.loop_writer import job_loop
@@ -69,7 +70,10 @@ class PlaneNest:
         *planes, rows, _ = self._extents
         turns = -(-rows // self._periods[0])
         job_extents = planes if math.prod(planes) >= JOBS else [*planes, turns]
-        name, read = f"{self._block.name_hint}_nest", [one.source for one in loads_of(self._value)]
+        name, read = (
+            f"{self._block.name_hint}_nest",
+            [one.source for one in list_loads(self._value)],
+        )
         buffers = read, [self._block.body.buffer]
         with (
             IRBuilder() as builder,

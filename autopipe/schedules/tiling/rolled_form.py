@@ -15,9 +15,9 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
 from tvm.tirx import BufferStore
 
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis import windows as window_forms
 from autopipe.schedules.analysis.blocks import Extent, is_copy, is_spatial, is_static
-from autopipe.schedules.analysis.expressions import loads_of
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.analysis.windows import Windows
@@ -175,7 +175,7 @@ def _is_pointwise_product(parts: tuple[tvm.IRModule, ...], last: Contraction) ->
         load
         for block in _list_blocks(parts[2])
         if block.name_hint in last.after
-        for load in loads_of(block.body.value)
+        for load in list_loads(block.body.value)
     ]
     is_read_once = len(reads) == 1 and not any(load.source.same_as(image) for load in output_reads)
     return is_read_once and all(
@@ -193,7 +193,7 @@ def _has_other_readers(
     after = [block for block in _list_blocks(parts[1]) if block.name_hint in windows.after]
     other_blocks = [*after, *(block for part in parts[2:] for block in _list_blocks(part))]
     return any(
-        load.source.same_as(image) for block in other_blocks for load in loads_of(block.body)
+        load.source.same_as(image) for block in other_blocks for load in list_loads(block.body)
     )
 
 

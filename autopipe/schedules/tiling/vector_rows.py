@@ -15,6 +15,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     Extent,
     is_large_enough,
@@ -23,7 +24,6 @@ from autopipe.schedules.analysis.blocks import (
     product_of,
 )
 from autopipe.schedules.analysis.expressions import (
-    loads_of,
     replace_variables,
     unravel_index,
     write_branches,
@@ -79,7 +79,7 @@ class VectorRows:
             shared_count < len(lengths) and math.prod(self.movement.extents[:shared_count]) < JOBS
         ):
             shared_count += 1
-        name, read = self.block.name_hint, [one.source for one in loads_of(self.block.body.value)]
+        name, read = self.block.name_hint, [one.source for one in list_loads(self.block.body.value)]
         buffers = read, [self.block.body.buffer]
         jobs = job_loop(name, lengths[:shared_count], self._dtype, buffers, parallel=parallel)
         with ExitStack() as loops:

@@ -31,6 +31,7 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -43,7 +44,6 @@ from autopipe.schedules.analysis.expressions import (
     Values,
     count_occurrences,
     is_among,
-    loads_of,
     remove_duplicates,
     remove_repeated_loads,
     replace_variables,
@@ -139,7 +139,7 @@ class OpenWindows:
             *([self.before.body.buffer] if self.before else []),
         ]
         blocks = [block for block in (self.before, self.block, self.last) if block is not None]
-        read = [load.source for block in blocks for load in loads_of(block.body.value)]
+        read = [load.source for block in blocks for load in list_loads(block.body.value)]
         return remove_duplicates([source for source in read if not is_among(source, own_buffers)])
 
     def number(self, value: Extent) -> Expr:
@@ -268,7 +268,7 @@ class OutputTile:
         nest = self.nest
         loads = [
             load
-            for load in loads_of(nest.block.body.value)
+            for load in list_loads(nest.block.body.value)
             if not load.source.same_as(nest.block.body.buffer)
         ]
         if nest.before is not None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.s_tir import SBlock
 from tvm.s_tir.analysis import OOBChecker, verify_well_formed
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.frontends.tvmscript import attributes, vocabulary
 from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.compiler.graph.weights import TRANSFORM
@@ -71,21 +71,15 @@ def _check_attributes(
 
 def _check_calls(name: str, part: tvm.ir.Node) -> None:
     """Reject operators outside of the vocabulary, and functions that the module does not define."""
-    calls: list[tvm.ir.Call] = []
-    outside: list[relax.ExternFunc] = []
-    tvm_ffi.structural_walk(part, (tvm.ir.Call, calls.append))
-    tvm_ffi.structural_walk(part, (relax.ExternFunc, outside.append))
-    for function in outside:
+    for function in find_nodes(part, relax.ExternFunc):
         raise ModelError(f"{name}: {str(function.global_symbol)!r} is a function from elsewhere")
-    for call in calls:
+    for call in find_nodes(part, tvm.ir.Call):
         if isinstance(call.op, tvm.ir.Op) and not vocabulary.is_known_op(call.op.name):
             raise ModelError(f"{name}: {call.op.name} is not allowed in a model")
 
 
 def _check_blocks(name: str, function: tirx.PrimFunc) -> None:
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    for block in blocks:
+    for block in find_nodes(function.body, SBlock):
         _check_attributes(name, attributes.BLOCKS, block.annotations)
         for buffer in block.alloc_buffers:
             read_static_sizes(f"{name}: buffer {buffer.name!r}", buffer.shape)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.bounds import BOUNDS, Bounds, Computation
 from autopipe.compiler.frontends.imported import Value
@@ -52,15 +52,12 @@ def _list_computations(
 
 
 def _list_variable_names(value: relax.Expr) -> set[str]:
-    variables: list[relax.Var] = []
-    tvm_ffi.structural_walk(value, (relax.Var, variables.append))
-    return {str(buffer.name) for buffer in variables}
+    return {str(variable.name) for variable in find_nodes(value, relax.Var)}
 
 
 def _count_buffer_bytes(function: tirx.PrimFunc) -> int:
     """Return the bytes of the buffers that a function allocates."""
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    blocks = find_nodes(function.body, SBlock)
     buffers = (buffer for block in blocks for buffer in block.alloc_buffers)
     return sum(_count_bytes(buffer.shape, str(buffer.dtype)) for buffer in buffers)
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.relax import transform
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.moments import NORMAL, Kind, Moments, Role, round_moments
 from autopipe.compiler.graph.calls import find_callee, list_bindings
@@ -62,9 +62,7 @@ class _Roles:
             self._drop_facts(param)
             if isinstance(argument, relax.Var):
                 self._copy_facts(argument, param)
-        blocks: list[SBlock] = []
-        tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-        for block in blocks:
+        for block in find_nodes(function.body, SBlock):
             if isinstance(block.body, tirx.BufferStore):
                 self._block(block, block.body)
         self._copy_facts(function.params[-1], binding.var)
@@ -80,15 +78,14 @@ class _Roles:
         self.moments.pop(key, None)
 
     def _block(self, block: SBlock, store: tirx.BufferStore) -> None:
-        loads: list[TensorLoad] = []
-        tvm_ffi.structural_walk(store.value, (TensorLoad, loads.append))
+        loads = list_loads(store.value)
         sources = [load.source for load in loads if not load.source.same_as(store.buffer)]
         weights = [source for source in sources if source in self.origin]
         other_sources = [source for source in sources if source not in self.origin]
         terms = math.prod(_read_extent(a) for a in block.iter_vars if a.iter_type != a.DataPar)
         if weights and not other_sources and len({self.origin[weight] for weight in weights}) == 1:
             self.origin[store.buffer] = self.origin[weights[0]]
-            if _list_called_ops(store.value) & _ROOTS:
+            if _ROOTS.intersection(map(_read_op_name, find_nodes(store.value, tvm.ir.Call))):
                 self.roles.setdefault(self.origin[weights[0]], Role("variance", NORMAL))
             return
         kernel = any(_is_factor(store.value, weight) for weight in weights) and terms > 1
@@ -133,34 +130,19 @@ class _Roles:
 
 def _classify_weight(value: Expr, weight: Expr) -> Kind:
     """Classify a weight of an elementwise expression: table, scale or shift."""
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
-    inner: list[TensorLoad] = []
-    for load in loads:
-        if load.source.same_as(weight):
-            tvm_ffi.structural_walk(load.indices, (TensorLoad, inner.append))
-    if inner:
+    if any(load.source.same_as(weight) and list_loads(load.indices) for load in list_loads(value)):
         return "table"
     return "scale" if _is_factor(value, weight) else "shift"
 
 
 def _is_factor(value: Expr, weight: Expr) -> bool:
     """Whether a weight is one side of a product or quotient in an expression."""
-    products: list[Expr] = []
-    tvm_ffi.structural_walk(value, [(tirx.Mul, products.append), (tirx.Div, products.append)])
-    return any(_has_load_of(side, weight) for inner in products for side in _list_operands(inner))
+    products = find_nodes(value, tirx.Mul, tirx.Div)
+    return any(_has_load_of(side, weight) for inner in products for side in (inner.a, inner.b))
 
 
 def _has_load_of(value: Expr, buffer: Expr) -> bool:
-    loads: list[TensorLoad] = []
-    tvm_ffi.structural_walk(value, (TensorLoad, loads.append))
-    return any(load.source.same_as(buffer) for load in loads)
-
-
-def _list_called_ops(value: Expr) -> set[str]:
-    calls: list[tvm.ir.Call] = []
-    tvm_ffi.structural_walk(value, (tvm.ir.Call, calls.append))
-    return set(map(_read_op_name, calls))
+    return any(load.source.same_as(buffer) for load in list_loads(value))
 
 
 def _read_op_name(call: tvm.ir.Call) -> str:

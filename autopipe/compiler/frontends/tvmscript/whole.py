@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax import transform
 from tvm.s_tir import SBlock
 
+from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.tvmscript.checks import read_static_sizes
 from autopipe.compiler.module_io import list_prim_funcs
@@ -118,10 +118,8 @@ def _find_accesses(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
 
     A reduction also reads its output, but its block does not list that read.
     """
-    blocks: list[SBlock] = []
-    stores: list[tirx.BufferStore] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, stores.append))
+    blocks = find_nodes(function.body, SBlock)
+    stores = find_nodes(function.body, tirx.BufferStore)
     read_names: set[str] = set()
     written_before: set[str] = set()
     for block in blocks:
@@ -131,9 +129,8 @@ def _find_accesses(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
         written_before |= _match_params(function, [region.source for region in block.writes])
     written_names = _match_params(function, [store.buffer for store in stores])
     if not blocks:
-        loads: list[tvm.ir.TensorLoad] = []
-        tvm_ffi.structural_walk(function.body, (tvm.ir.TensorLoad, loads.append))
-        read_names = _match_params(function, [load.source for load in loads]) - written_names
+        sources = [load.source for load in list_loads(function.body)]
+        read_names = _match_params(function, sources) - written_names
     return read_names, written_names
 
 
