@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading.inference import infer_strictly, infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import read_value_shape
+from autopipe.compiler.frontends.onnx.reading.value_types import read_type
 from autopipe.errors import ModelError
 from autopipe.processes.sandbox import run_in_sandbox
 from tests.compiler.frontends.models import FLOAT, compiled, ints, model, node, save, value
@@ -18,7 +18,7 @@ BOOL, INT, BYTE = TensorProto.BOOL, TensorProto.INT64, TensorProto.INT8
 def shape_of(made):
     """Return the shape that is inferred for the output of a model; None where it is open."""
     (output,) = infer_strictly(made).graph.output
-    return read_value_shape(output)
+    return read_type(output.type).shape
 
 
 def filled(*nodes, stored=()):

@@ -20,7 +20,8 @@ from onnx.reference import ReferenceEvaluator
 from autopipe.compiler.frontends.onnx.control.scopes import Names, find_body, list_captured
 from autopipe.compiler.frontends.onnx.control.trips import Known, find_node_trips, read_scalars
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_value_shape
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
+from autopipe.compiler.frontends.onnx.reading.value_types import read_type
 from autopipe.errors import ModelError
 
 _Row = tuple[int, tuple[int, ...]]
@@ -227,5 +228,5 @@ def _list_row_types(graph: GraphProto, node: NodeProto, opset: int) -> list[_Row
 
 
 def _read_row_type(value: ValueInfoProto) -> _Row | None:
-    dtype, shape = value.type.tensor_type.elem_type, read_value_shape(value)
-    return (dtype, shape) if dtype and shape is not None else None
+    kind = read_type(value.type)
+    return (kind.element, kind.shape) if kind.element and kind.shape is not None else None

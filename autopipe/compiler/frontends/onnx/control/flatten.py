@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import onnx
 from onnx import ModelProto
 
 from autopipe.compiler.frontends.onnx.control import counted_rounds, move_invariants, scans
@@ -10,8 +9,7 @@ from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
 from autopipe.compiler.frontends.onnx.reading import check_operators, memory
-from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.errors import ModelError
+from autopipe.compiler.frontends.onnx.reading.inference import require_types
 
 
 def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], None]) -> ModelProto:
@@ -27,7 +25,7 @@ def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], Non
     scans.check_scans(model.graph, opset)
     unrolling = Unrolling(opset)
     while True:
-        model = _infer_model(model)
+        model = require_types(model)
         lift_tensors(model.graph)
         changes = (
             move_invariants.fold_inner_constants(model.graph),
@@ -36,16 +34,9 @@ def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], Non
         )
         if not any(changes):
             return model
-        graph = _infer_model(model).graph
+        graph = require_types(model).graph
         initializer_names = {tensor.name for tensor in graph.initializer}
         memory.check_memory(
             graph, {value.name for value in graph.input} - initializer_names, initializer_names
         )
         simplify(model)
-
-
-def _infer_model(model: ModelProto) -> ModelProto:
-    try:
-        return infer_types(model)
-    except onnx.shape_inference.InferenceError as error:
-        raise ModelError(f"shapes cannot be inferred: {error}") from error

@@ -1,7 +1,6 @@
 """Lift initializers and constants of inner graphs to the outermost graph."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 from onnx import GraphProto, TensorProto, helper
 
@@ -15,6 +14,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     list_bodies,
     list_graphs,
     read_constant,
+    read_stored,
 )
 
 
@@ -39,7 +39,7 @@ class _Lifting:
             for node in inner.node:
                 if inner is graph or read_constant(node) is None:
                     other_names.update(node.output)
-            for tensor in _list_tensors(inner):
+            for tensor in read_stored(inner).values():
                 contents_by_name.setdefault(tensor.name, set()).add(_read_content(tensor))
             if inner is not graph:
                 other_names.update(value.name for value in inner.output)  # computed in the body
@@ -58,7 +58,7 @@ class _Lifting:
                 self._lift_graph(inner)
 
     def _lift_graph(self, graph: GraphProto) -> None:
-        outer_names = {tensor.name: self._place(tensor) for tensor in _list_tensors(graph)}
+        outer_names = {name: self._place(tensor) for name, tensor in read_stored(graph).items()}
         del graph.initializer[:]
         for index, node in reversed(list(enumerate(graph.node))):
             if read_constant(node) is not None:
@@ -89,14 +89,6 @@ class _Lifting:
             copy.CopyFrom(tensor)
             copy.name = name
         return name
-
-
-def _list_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Yield the tensors of a graph, each under its name there."""
-    yield from graph.initializer
-    for node in graph.node:
-        if (tensor := read_constant(node)) is not None:
-            yield tensor
 
 
 def _read_content(tensor: TensorProto) -> bytes:

@@ -21,7 +21,8 @@ from autopipe.compiler.frontends.onnx.control.scopes import (
     has_control,
     redirect_inputs,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_bodies, read_value_shape
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_bodies
+from autopipe.compiler.frontends.onnx.reading.value_types import read_value_types
 from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_shape
 
 _Shapes = Mapping[str, tuple[int, ...]]
@@ -105,5 +106,5 @@ def _compute_shape(node: NodeProto, shapes: _Shapes) -> Array | None:
 
 def _read_shapes(graph: GraphProto) -> _Shapes:
     """Return the known shapes of a graph by name."""
-    values = (*graph.input, *graph.value_info)
-    return {value.name: shape for value in values if (shape := read_value_shape(value)) is not None}
+    types = read_value_types((*graph.input, *graph.value_info))
+    return {name: kind.shape for name, kind in types.items() if kind.shape is not None}

@@ -12,6 +12,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     describe_node,
     read_constant,
+    read_stored,
 )
 from autopipe.errors import ModelError
 
@@ -85,12 +86,8 @@ def find_trips(
 
 def read_scalars(graph: GraphProto) -> dict[str, Array]:
     """Read the constant scalars of a graph by name."""
-    scalars = {tensor.name: to_array(tensor) for tensor in graph.initializer if _is_scalar(tensor)}
-    for node in graph.node:
-        tensor = read_constant(node)
-        if tensor is not None and _is_scalar(tensor):
-            scalars[node.output[0]] = to_array(tensor)
-    return scalars
+    stored = read_stored(graph)
+    return {name: to_array(tensor) for name, tensor in stored.items() if _is_scalar(tensor)}
 
 
 def read_truth(constants: Known, name: str) -> bool | None:

@@ -8,6 +8,7 @@ from onnx import GraphProto, NodeProto
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import read_attributes
+from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
 
 _KEEPS_VALUES: Final = Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS | Trait.KEEPS_VALUES
 
@@ -25,12 +26,12 @@ def find_index_limits(graph: GraphProto, inputs: Iterable[str]) -> dict[str, int
 
 def _collect_limits(
     graph: GraphProto,
-    shapes: Mapping[str, tuple[int, ...]],
+    types: Mapping[str, ValueType],
     sources: dict[str, set[str]],
     limits: dict[str, int],
 ) -> None:
     """Add the limits in a graph; `sources` maps values to the model inputs they contain."""
-    shapes = {**shapes, **_list_declared_shapes(graph)}
+    types = {**types, **read_types(graph)}
     for node in graph.node:
         for body in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
             parameters = [value.name for value in body.input]
@@ -39,24 +40,17 @@ def _collect_limits(
                 name: sources.get(operand, set())
                 for name, operand in zip(parameters, operands, strict=False)
             }
-            _collect_limits(body, shapes, sources | inner, limits)
+            _collect_limits(body, types, sources | inner, limits)
         if has_trait(node, _KEEPS_VALUES):
             for output in node.output:
                 sources[output] = set().union(*(sources.get(name, set()) for name in node.input))
         elif has_trait(node, Trait.LOOKS_UP):
-            entries = _count_entries(node, shapes)
+            entries = _count_entries(node, types)
             for name in sources.get(node.input[1], ()):
                 limits[name] = min(entries, limits.get(name, entries))
 
 
-def _count_entries(node: NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    axis, shape = read_attributes(node).get("axis", 0), shapes.get(node.input[0], ())
-    return max(1, shape[axis]) if -len(shape) <= axis < len(shape) else 1
-
-
-def _list_declared_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
-    values = {
-        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-        for value in (*graph.input, *graph.value_info)
-    }
-    return values | {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+def _count_entries(node: NodeProto, types: Mapping[str, ValueType]) -> int:
+    axis, sizes = read_attributes(node).get("axis", 0), types.get(node.input[0], UNKNOWN).sizes
+    size = sizes[axis] if sizes and -len(sizes) <= axis < len(sizes) else None
+    return max(1, size) if isinstance(size, int) else 1

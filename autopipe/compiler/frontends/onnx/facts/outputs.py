@@ -14,6 +14,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.relax import list_result_types, open_shape
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.tensors import to_dtype_name
+from autopipe.compiler.frontends.onnx.reading.value_types import read_type
 from autopipe.config.dimension import Dimension
 from autopipe.errors import ModelError
 
@@ -96,15 +97,16 @@ def list_misdeclared(values: Sequence[Value], graph: GraphProto) -> list[str]:
     """
     lines = []
     for value, declared_value in zip(values, graph.output, strict=True):
-        tensor_type = declared_value.type.tensor_type
-        sizes = [
-            dim.dim_value if dim.HasField("dim_value") else None for dim in tensor_type.shape.dim
-        ]
-        fits = len(sizes) == len(value.shape) and all(
-            size in {None, real} or real < 0 for size, real in zip(sizes, value.shape, strict=True)
+        sizes = read_type(declared_value.type).sizes
+        fits = sizes is None or (
+            len(sizes) == len(value.shape)
+            and all(
+                not isinstance(size, int) or size == real or real < 0
+                for size, real in zip(sizes, value.shape, strict=True)
+            )
         )
-        if tensor_type.HasField("shape") and not fits:
-            words = ", ".join("?" if size is None else str(size) for size in sizes)
+        if sizes is not None and not fits:
+            words = ", ".join(str(size) if isinstance(size, int) else "?" for size in sizes)
             real = list(value.shape)
             lines.append(f"output {value.name!r} is declared as [{words}], and {real} comes out")
     return lines

@@ -7,17 +7,17 @@ in steps.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto
 
 from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromises
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
+from autopipe.compiler.frontends.onnx.reading.graph_index import GraphIndex
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_graphs, read_attributes
 
 _FLOAT16_TYPES: Final = {10, 16}
@@ -39,7 +39,7 @@ def derive_promises(
 
     `weights` are the tensors that are not stored in the graph.
     """
-    graph_index = _IndexedGraph.of(graph, weights)
+    graph_index = _PromisedGraph(graph, weights)
     traits = [graph_index.find_traits(node) for inner in list_graphs(graph) for node in inner.node]
     floors = {
         name: graph_index.compute_error_floor(name, dtype) for name, dtype in output_dtypes.items()
@@ -68,18 +68,12 @@ def _read_slope(node: NodeProto) -> float:
     return 0.0 if operator is None else operator.saturation_slope
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexedGraph:
-    """The nodes of a graph by their outputs, and its constants by name."""
+class _PromisedGraph(GraphIndex):
+    """A graph, with the tensors that are not stored in it."""
 
-    producers: Mapping[str, NodeProto]
-    initializers: Mapping[str, TensorProto]
-    weights: Mapping[str, Array]
-
-    @classmethod
-    def of(cls, graph: GraphProto, weights: Mapping[str, Array]) -> Self:
-        producers = {name: node for node in graph.node for name in node.output}
-        return cls(producers, {tensor.name: tensor for tensor in graph.initializer}, weights)
+    def __init__(self, graph: GraphProto, weights: Mapping[str, Array]) -> None:
+        super().__init__(graph)
+        self._weights = weights
 
     def find_traits(self, node: NodeProto) -> Trait:
         """Return the traits of a node; a cast is only exact where two correct programs agree.
@@ -93,7 +87,7 @@ class _IndexedGraph:
         if operator.name != "Cast":
             return operator.traits
         dtype = read_attributes(node).get("to", 0)
-        producer = self.producers.get(node.input[0])
+        producer = self.makers.get(node.input[0])
         is_exact = dtype in _FLOAT16_TYPES or (
             dtype in _WIDE_FLOAT_TYPES and (producer is None or producer.op_type == "Cast")
         )
@@ -115,10 +109,10 @@ class _IndexedGraph:
         summands, pending = set[str](), [name]
         while pending:
             value = pending.pop()
-            if value in summands or value in self.initializers or value in self.weights:
+            if value in summands or value in self.stored or value in self._weights:
                 continue
             summands.add(value)
-            node = self.producers.get(value)
+            node = self.makers.get(value)
             is_sum = node is not None and (
                 has_trait(node, Trait.ADDS) or node.op_type in {"Identity", "Neg"}
             )
@@ -133,7 +127,7 @@ class _IndexedGraph:
         floors: dict[str, float] = {}
         unit = float(np.finfo(dtype).eps) * _SATURATION_UNITS
         for name in self._sort_operands(output):
-            floors[name] = self._propagate_floor(self.producers[name], unit, floors)
+            floors[name] = self._propagate_floor(self.makers[name], unit, floors)
         return floors.get(output, 0.0)
 
     def _sort_operands(self, output: str) -> list[str]:
@@ -142,7 +136,7 @@ class _IndexedGraph:
         pending = [(output, False)]
         while pending:
             name, is_expanded = pending.pop()
-            node = self.producers.get(name)
+            node = self.makers.get(name)
             if node is None or name in order:
                 continue
             if is_expanded:
@@ -170,18 +164,10 @@ class _IndexedGraph:
 
     def _find_magnitude(self, name: str) -> float:
         """Return the largest absolute value of a constant, 0 for other values."""
-        values = self._find_constant(name)
+        values = self._weights[name] if name in self._weights else self.constant(name)
         if values is None or not values.size:
             return 0.0
         return max(abs(float(values.min())), abs(float(values.max())))
-
-    def _find_constant(self, name: str) -> Array | None:
-        if name in self.weights:
-            return self.weights[name]
-        tensor, node = self.initializers.get(name), self.producers.get(name)
-        if tensor is None and node is not None and node.op_type == "Constant":
-            tensor = read_attributes(node).get("value")
-        return None if tensor is None else numpy_helper.to_array(tensor)
 
 
 def _list_error_operands(node: NodeProto) -> list[str]:

@@ -9,7 +9,7 @@ from onnx import GraphProto, helper, numpy_helper
 from autopipe.compiler.frontends.draw import draw_weight
 from autopipe.compiler.frontends.onnx.facts import moments
 from autopipe.compiler.frontends.onnx.facts.moments import Shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_stored
 
 _MASK = 100.0
 
@@ -73,12 +73,8 @@ def _find_generated(graph: GraphProto, shapes: Shapes) -> dict[str, Array]:
 
 
 def _read_scalars(graph: GraphProto) -> dict[str, float]:
-    scalars = {tensor.name: tensor for tensor in graph.initializer if math.prod(tensor.dims) == 1}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute[0].HasField("t"):
-            scalars[node.output[0]] = node.attribute[0].t
     return {
         name: float(numpy_helper.to_array(tensor).flat[0])
-        for name, tensor in scalars.items()
+        for name, tensor in read_stored(graph).items()
         if math.prod(tensor.dims) == 1
     }

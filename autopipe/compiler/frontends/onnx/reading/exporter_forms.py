@@ -10,7 +10,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, MutableSequence
 from typing import Final
 
-import numpy as np
 import onnx
 from onnx import (
     GraphProto,
@@ -19,13 +18,18 @@ from onnx import (
     TensorProto,
     ValueInfoProto,
     helper,
-    numpy_helper,
 )
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.reading import sparse
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.tensors import list_bodies, list_graphs, replace_nodes
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    list_bodies,
+    list_graphs,
+    read_constant,
+    replace_nodes,
+)
+from autopipe.compiler.frontends.onnx.reading.value_types import read_types
 from autopipe.compiler.frontends.onnx.rewriting import group_scales
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -38,7 +42,6 @@ _OPTIONAL_SCALES: Final = 13
 _SCALE_OF_GROUP: Final = 18
 _SCALE_OF_CHANNEL: Final = 21
 """The opsets of GroupNormalization's two definitions; onnx's checker rejects the first one."""
-_FLOATS: Final = ("value_float", "value_floats")
 
 
 def settle_form(model: ModelProto) -> None:
@@ -94,7 +97,10 @@ def give_scalars(model: ModelProto) -> None:
     except onnx.shape_inference.InferenceError:
         return  # of another node; reported by the final inference
     lists = {
-        name for inner in list_graphs(inferred_model.graph) for name in _list_unit_vectors(inner)
+        name
+        for inner in list_graphs(inferred_model.graph)
+        for name, kind in read_types(inner).items()
+        if kind.shape == (1,)
     }
     names = Names(model.graph)
     for graph, node in ranges:
@@ -121,14 +127,6 @@ def _is_range(node: NodeProto) -> bool:
     return node.op_type == "Range" and not node.domain
 
 
-def _list_unit_vectors(graph: GraphProto) -> Iterator[str]:
-    for value in (*graph.input, *graph.value_info):
-        dims = value.type.tensor_type.shape.dim
-        if [dim.dim_value for dim in dims] == [1]:
-            yield value.name
-    yield from (tensor.name for tensor in graph.initializer if list(tensor.dims) == [1])
-
-
 def _open_dimension(value: ValueInfoProto) -> None:
     """Clear negative sizes of dimensions."""
     if value.type.HasField("tensor_type"):
@@ -148,11 +146,10 @@ def _drop_shadowed(initializers: MutableSequence[TensorProto]) -> None:
 
 def _store_list(node: NodeProto) -> None:
     """Convert a Constant's `value_floats` to a tensor: TVM reads them as float64."""
-    for attribute in node.attribute:
-        if attribute.name in _FLOATS:
-            values = attribute.f if attribute.name == _FLOATS[0] else list(attribute.floats)
-            tensor = numpy_helper.from_array(np.array(values, np.float32))
-            attribute.CopyFrom(helper.make_attribute("value", tensor))
+    is_listed = any(field.name.startswith("value_float") for field in node.attribute)
+    if is_listed and (tensor := read_constant(node)) is not None:
+        tensor.ClearField("name")
+        node.attribute[0].CopyFrom(helper.make_attribute("value", tensor))
 
 
 def _list_empty(constant: NodeProto) -> Iterator[str]:

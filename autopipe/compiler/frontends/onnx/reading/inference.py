@@ -12,7 +12,6 @@ are therefore renamed to an unknown operator, which propagates nothing.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from typing import Final
 
 import onnx
@@ -20,11 +19,15 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     list_graphs,
-    read_value_shape,
     replace_nodes,
 )
+from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
+from autopipe.errors import ModelError
 
 _HIDDEN: Final = "before barrier:"
+_SHORT: Final = 1024
+"""Maximum bytes of tensors with values for inference; of larger ones it gets only the type."""
+
 _EXACT: Final = {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE}
 """Element types of shape computations."""
 
@@ -48,6 +51,29 @@ def infer_types(model: ModelProto) -> ModelProto:
     Types after an inconsistent node stay unknown.
     """
     return _infer_once(model, strict=False)
+
+
+def require_types(model: ModelProto) -> ModelProto:
+    """Infer types as `infer_types`; raises ModelError where that fails."""
+    try:
+        return infer_types(model)
+    except onnx.shape_inference.InferenceError as error:
+        raise ModelError(f"shapes cannot be inferred: {error}") from error
+
+
+def note_types(model: ModelProto) -> None:
+    """Replace the types of values and outputs, inner graphs included, by the inferred ones.
+
+    Inference sees weights by shape only, so that none is copied.
+    """
+    inferred_model = require_types(_strip_large_tensors(model))
+    for graph, inferred_graph in zip(
+        list_graphs(model.graph), list_graphs(inferred_model.graph), strict=True
+    ):
+        del graph.value_info[:]
+        graph.value_info.extend(inferred_graph.value_info)
+        for output, inferred_output in zip(graph.output, inferred_graph.output, strict=True):
+            output.type.CopyFrom(inferred_output.type)
 
 
 def infer_strictly(model: ModelProto) -> ModelProto:
@@ -93,65 +119,31 @@ def _stop_values(model: ModelProto, typed_model: ModelProto) -> ModelProto:
 
     `typed_model` is the model with types inferred without data propagation.
     """
-    long_names = _list_long(typed_model)
+    types: dict[str, ValueType] = {}
+    for graph in list_graphs(typed_model.graph):
+        types.update(read_types(graph))
+    long_names = {name for name, kind in types.items() if _is_long_vector(kind)}
     nodes = (node for graph in list_graphs(model.graph) for node in graph.node)
     if not long_names and not any(map(_may_mislead, nodes)):
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(typed_model if long_names else model)
-    shapes, ranks = _read_shapes(typed_model) if long_names else {}, _read_ranks(typed_model)
     for graph in list_graphs(copy.graph):
-        _hide_long(graph, long_names, shapes)
-        _put_barriers(graph, ranks)
+        _hide_long(graph, long_names, types)
+        _put_barriers(graph, types)
     copy.opset_import.add(domain=_UNKNOWN, version=1)
     return copy
 
 
-def _list_long(inferred_model: ModelProto) -> set[str]:
-    """Return the names of long vectors, stored or computed."""
-    names: set[str] = set()
-    for graph in list_graphs(inferred_model.graph):
-        names.update(
-            tensor.name
-            for tensor in graph.initializer
-            if len(tensor.dims) == 1 and tensor.dims[0] > _LONG
-        )
-        names.update(
-            value.name
-            for value in (*graph.input, *graph.value_info, *graph.output)
-            if _is_long_vector(value.type.SerializeToString())
-        )
-    return names
+def _is_long_vector(kind: ValueType) -> bool:
+    return kind.shape is not None and len(kind.shape) == 1 and kind.shape[0] > _LONG
 
 
-@lru_cache(1 << 12)
-def _is_long_vector(data: bytes) -> bool:
-    """Tell whether a serialized type, of which a graph has few, is that of a long vector."""
-    dims = onnx.TypeProto.FromString(data).tensor_type.shape.dim
-    return len(dims) == 1 and dims[0].dim_value > _LONG
-
-
-def _read_shapes(inferred_model: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Return the static shapes of all values and initializers."""
-    shapes = {
-        tensor.name: tuple(tensor.dims)
-        for graph in list_graphs(inferred_model.graph)
-        for tensor in graph.initializer
-    }
-    for graph in list_graphs(inferred_model.graph):
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            if (shape := read_value_shape(value)) is not None:
-                shapes[value.name] = shape
-    return shapes
-
-
-def _hide_long(
-    graph: GraphProto, long_names: set[str], shapes: Mapping[str, tuple[int, ...]]
-) -> None:
+def _hide_long(graph: GraphProto, long_names: set[str], types: Mapping[str, ValueType]) -> None:
     """Rename operators that would propagate values of long vectors to an unknown domain."""
     for node in graph.node:
         is_plain = node.op_type in _PROPAGATES and not node.domain
-        is_known = all(name in shapes for name in node.output)
+        is_known = all(types.get(name, UNKNOWN).shape is not None for name in node.output)
         if is_plain and is_known and not long_names.isdisjoint([*node.input, *node.output]):
             node.domain = _UNKNOWN
 
@@ -183,26 +175,17 @@ def _may_mislead(node: NodeProto) -> bool:
     return bool(node.op_type == "Unsqueeze")
 
 
-def _read_ranks(inferred_model: ModelProto) -> dict[str, int]:
-    return {
-        value.name: len(value.type.tensor_type.shape.dim)
-        for graph in list_graphs(inferred_model.graph)
-        for value in (*graph.input, *graph.value_info, *graph.output)
-        if value.type.tensor_type.HasField("shape")
-    }
-
-
-def _put_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> None:
+def _put_barriers(graph: GraphProto, types: Mapping[str, ValueType]) -> None:
     """Insert an Identity after each node with wrong data propagation."""
-    nodes = list(_with_barriers(graph, ranks))
+    nodes = list(_with_barriers(graph, types))
     if len(nodes) > len(graph.node):
         replace_nodes(graph, nodes)
 
 
-def _with_barriers(graph: GraphProto, ranks: Mapping[str, int]) -> Iterator[NodeProto]:
+def _with_barriers(graph: GraphProto, types: Mapping[str, ValueType]) -> Iterator[NodeProto]:
     for node in graph.node:
         yield node
-        is_list = node.op_type == "Unsqueeze" and ranks.get(node.output[0], 0) == 1
+        is_list = node.op_type == "Unsqueeze" and types.get(node.output[0], UNKNOWN).rank == 1
         if _may_mislead(node) and not is_list:
             (name,) = node.output
             node.output[0] = _HIDDEN + name
@@ -218,3 +201,27 @@ def _drop_barriers(graph: GraphProto) -> None:
     for index, value in reversed(list(enumerate(graph.value_info))):
         if value.name.startswith(_HIDDEN):
             del graph.value_info[index]
+
+
+def _strip_large_tensors(model: ModelProto) -> ModelProto:
+    """Copy a model with large tensors replaced by inputs of their types."""
+    graph = model.graph
+    large = [tensor for tensor in graph.initializer if tensor.ByteSize() > _SHORT]
+    return helper.make_model(
+        helper.make_graph(
+            graph.node,
+            graph.name or "model",
+            [
+                *graph.input,
+                *(
+                    helper.make_tensor_value_info(each.name, each.data_type, each.dims)
+                    for each in large
+                ),
+            ],
+            graph.output,
+            [tensor for tensor in graph.initializer if tensor.ByteSize() <= _SHORT],
+            value_info=graph.value_info,
+        ),
+        opset_imports=model.opset_import,
+        ir_version=model.ir_version,
+    )

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from onnx import TypeProto
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_type_shape
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.reading.value_types import read_type
 from autopipe.errors import ModelError
 
 
@@ -18,7 +19,7 @@ class Operand:
 
     def shape(self, label: str) -> list[int]:
         """Return the static sizes; raises `ModelError` with `label` if they are unknown."""
-        shape = read_type_shape(self.type)
+        shape = read_type(self.type).shape
         if shape is None:
             raise ModelError(f"{label} has a shape that is not known before the model runs")
         return list(shape)

@@ -16,9 +16,9 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     describe_node,
     list_graphs,
     name_nodes,
-    parse_type,
     to_dtype_name,
 )
+from autopipe.compiler.frontends.onnx.reading.value_types import read_type, read_value_types
 from autopipe.config.model import Input
 from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError, ModelError
@@ -97,14 +97,8 @@ def list_unbound_inputs(graph: GraphProto) -> tuple[Value, ...]:
 
 def read_declared_shapes(graph: GraphProto) -> dict[str, tuple[int | str | None, ...]]:
     """Return the declared shape of each input: sizes, symbols, None for an unnamed dimension."""
-    return {
-        value.name: tuple(
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
-            for dim in value.type.tensor_type.shape.dim
-        )
-        for value in graph.input
-        if value.type.tensor_type.HasField("shape")
-    }
+    types = read_value_types(graph.input)
+    return {name: kind.sizes for name, kind in types.items() if kind.sizes is not None}
 
 
 def _give_shape(value: ValueInfoProto, input_spec: Input, symbols: dict[str, int | str]) -> None:
@@ -256,12 +250,12 @@ def _list_values(graph: GraphProto) -> Iterator[tuple[str, tuple[int, ...], int]
     """Yield (name, shape, element type) of each value of static shape."""
     counted: set[tuple[int, ...]] = set()
     for value in (*graph.input, *graph.value_info, *graph.output):
-        shape, kind = parse_type(value.type.SerializeToString())
-        if shape is not None:
+        kind = read_type(value.type)
+        if (shape := kind.shape) is not None:
             if shape not in counted:
                 count_elements(shape, f"value {value.name!r}")
                 counted.add(shape)
-            yield value.name, shape, kind
+            yield value.name, shape, kind.element
 
 
 def _add_output_shapes(model: ModelProto) -> ModelProto:

@@ -4,7 +4,6 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from onnx import (
     GraphProto,
     NodeProto,
     TensorProto,
-    TypeProto,
-    ValueInfoProto,
     helper,
     numpy_helper,
 )
@@ -43,6 +40,9 @@ DTYPES = {
     13: ("uint64", "uint64_data"),
 }
 
+_LISTED = {"value_float": np.float32, "value_floats": np.float32,
+           "value_int": np.int64, "value_ints": np.int64}  # fmt: skip
+"""Dtypes of the scalar and list attributes of Constant."""
 _EXTERNAL = 1
 MAX_DEPTH = 16
 WITH_GRAPHS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -121,29 +121,6 @@ def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
     graph.node.extend(copies)
 
 
-def read_value_shape(value: ValueInfoProto) -> tuple[int, ...] | None:
-    """Return the shape of a value, or None if it is not static."""
-    return read_type_shape(value.type)
-
-
-def read_type_shape(kind: TypeProto) -> tuple[int, ...] | None:
-    """Return the shape of a tensor's type, or None if it is not static."""
-    return parse_type(kind.SerializeToString())[0]
-
-
-@lru_cache(1 << 12)
-def parse_type(data: bytes) -> tuple[tuple[int, ...] | None, int]:
-    """Return the shape of a serialized type, None if it is not static, and its element type.
-
-    A graph has few types: reading the fields of each value takes three times as long.
-    """
-    kind = TypeProto.FromString(data).tensor_type
-    dims = kind.shape.dim
-    shape = tuple([dim.dim_value for dim in dims if dim.HasField("dim_value")])
-    is_static = kind.HasField("shape") and len(shape) == len(dims)
-    return shape if is_static else None, kind.elem_type
-
-
 def name_nodes(graph: GraphProto) -> None:
     """Name each unnamed node after its first output."""
     for inner in list_graphs(graph):
@@ -155,11 +132,20 @@ def read_constant(node: NodeProto) -> TensorProto | None:
     """Return the tensor of a Constant node, under the name of the node's output."""
     if node.op_type != "Constant" or len(node.attribute) != 1 or len(node.output) != 1:
         return None
-    if not node.attribute[0].HasField("t"):
+    attribute = node.attribute[0]
+    if attribute.name in _LISTED:
+        values = np.array(helper.get_attribute_value(attribute), _LISTED[attribute.name])
+        return numpy_helper.from_array(values, node.output[0])
+    if not attribute.HasField("t"):
         return None
-    tensor = node.attribute[0].t
-    tensor.name = node.output[0]
-    return tensor
+    attribute.t.name = node.output[0]
+    return attribute.t
+
+
+def read_stored(graph: GraphProto) -> dict[str, TensorProto]:
+    """Return the tensors of a graph by name: its initializers and those of its Constants."""
+    constants = (tensor for node in graph.node if (tensor := read_constant(node)) is not None)
+    return {tensor.name: tensor for tensor in (*graph.initializer, *constants)}
 
 
 def count_uses(graph: GraphProto) -> Counter[str]:

@@ -1,11 +1,13 @@
 """Note the output shapes of recurrent layers that ONNX's shape inference does not support."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
+from autopipe.compiler.frontends.onnx.reading.value_types import read_types
 
 _LAYER: Final = "DynamicQuantizeLSTM"
 _HIDDEN: Final = 2
@@ -19,30 +21,25 @@ def note_shapes(model: ModelProto) -> int:
     inference for each.
     """
     layers = [node for node in model.graph.node if node.op_type == _LAYER]
-    weight_shapes = {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
     while layers:
         try:
             graph = infer_types(model).graph
         except onnx.shape_inference.InferenceError:
             break
-        known_shapes = weight_shapes | {
-            value.name: _read_sizes(value) for value in (*graph.input, *graph.value_info)
-        }
-        ready = [node for node in layers if known_shapes.get(node.input[0])]
+        shapes = {name: kind.shape for name, kind in read_types(graph).items() if kind.shape}
+        ready = [node for node in layers if node.input[0] in shapes]
         if not ready:
             break
         for node in ready:
-            _note_shapes(
-                model.graph,
-                node,
-                known_shapes[node.input[0]],
-                weight_shapes.get(node.input[_HIDDEN], []),
-            )
+            _note_shapes(model.graph, node, shapes)
         layers = [node for node in layers if node not in ready]
     return len(layers)
 
 
-def _note_shapes(graph: GraphProto, node: NodeProto, data: list[int], weights: list[int]) -> None:
+def _note_shapes(
+    graph: GraphProto, node: NodeProto, known_shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    data, weights = known_shapes[node.input[0]], known_shapes.get(node.input[_HIDDEN], ())
     if len(data) != 3 or len(weights) != 3:  # noqa: PLR2004 - reported by the converter
         return
     (length, batch, _), (directions, hidden_size, _) = data, weights
@@ -52,9 +49,3 @@ def _note_shapes(graph: GraphProto, node: NodeProto, data: list[int], weights: l
         if name:
             value_info = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
             graph.value_info.append(value_info)
-
-
-def _read_sizes(value: ValueInfoProto) -> list[int]:
-    """Return the static sizes of a value, [] if one is unknown."""
-    dims = value.type.tensor_type.shape.dim
-    return [dim.dim_value for dim in dims] if all(dim.dim_value for dim in dims) else []

@@ -3,14 +3,13 @@
 The rewritten tests are exact in TVM, and are dropped if no row can be fully masked.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
+from autopipe.compiler.frontends.onnx.reading.graph_index import GraphIndex
 from autopipe.compiler.frontends.onnx.reading.shapes import read_static_shapes
-from autopipe.compiler.frontends.onnx.reading.tensors import read_constant, replace_nodes
 
 _PASSES_ON: Final = ("Cast", "CastLike", "Identity")
 """Operators that preserve minus infinity."""
@@ -21,44 +20,34 @@ def rewrite_mask_tests(graph: GraphProto) -> None:
 
     TVM's maximum of minus infinities is the lowest finite number.
     """
-    makers = {name: node for node in graph.node for name in node.output}
-    initializers = {tensor.name: tensor for tensor in graph.initializer}
-    nodes = []
+    index = GraphIndex(graph)
+    questions: dict[str, list[NodeProto]] = {}
     for node in graph.node:
-        sides = _match_row_maximum(node, makers, initializers) if node.op_type == "Equal" else None
-        if sides is None:
-            nodes.append(node)
-            continue
-        reduction, least = sides
-        nodes += _make_questions(reduction, least, node.output[0])
-    replace_nodes(graph, nodes)
+        sides = _match_row_maximum(index, node) if node.op_type == "Equal" else None
+        if sides is not None:
+            questions[node.output[0]] = _make_questions(*sides, node.output[0])
+    index.replace_results(questions)
 
 
-def _match_row_maximum(
-    equal: NodeProto, makers: Mapping[str, NodeProto], initializers: Mapping[str, TensorProto]
-) -> tuple[NodeProto, str] | None:
+def _match_row_maximum(index: GraphIndex, equal: NodeProto) -> tuple[NodeProto, str] | None:
     """Return (the ReduceMax node compared with minus infinity, the name of the latter) or None."""
     for largest, operand in (equal.input, reversed(equal.input)):
-        reduction = makers.get(largest)
-        if (
-            reduction is not None
-            and reduction.op_type == "ReduceMax"
-            and _is_least(operand, makers, initializers)
-        ):
+        reduction = index.maker(largest, "ReduceMax")
+        if reduction is not None and _is_least(index, operand):
             return reduction, operand
     return None
 
 
-def _is_least(
-    name: str, makers: Mapping[str, NodeProto], initializers: Mapping[str, TensorProto]
-) -> bool:
+def _is_least(index: GraphIndex, name: str) -> bool:
     """Whether a value is a single constant minus infinity."""
-    while name in makers and makers[name].op_type in _PASSES_ON:
-        name = makers[name].input[0]
-    tensor = initializers.get(name) or (read_constant(makers[name]) if name in makers else None)
-    if tensor is None or any(dim != 1 for dim in tensor.dims):
-        return False
-    return bool(np.isneginf(numpy_helper.to_array(tensor).astype(np.float64)).all())
+    while (maker := index.maker(name, *_PASSES_ON)) is not None:
+        name = maker.input[0]
+    values = index.constant(name)
+    return (
+        values is not None
+        and values.size == 1
+        and bool(np.isneginf(values.astype(np.float64)).all())
+    )
 
 
 def _make_questions(reduction: NodeProto, least: str, result: str) -> list[NodeProto]:

@@ -20,9 +20,9 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     list_bodies,
     list_graphs,
-    read_constant,
-    read_value_shape,
+    read_stored,
 )
+from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
 from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
 
 _STEPS: Final = 4
@@ -50,9 +50,7 @@ def _fold_once(model: ModelProto, constant_names: set[str]) -> bool:
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     changed = False
     for graph in list_graphs(model.graph):
-        initializers = {tensor.name: tensor for tensor in graph.initializer}
-        initializers |= {one.name: one for one in map(read_constant, graph.node) if one is not None}
-        constants = _Known(empty, initializers, constant_names, opset)
+        constants = _Known(empty, read_stored(graph), constant_names, opset)
         for node in list(graph.node):
             if node.op_type != "Constant" and not any(list_bodies(node)):
                 changed |= _replace_decided(graph, node, constants)
@@ -153,17 +151,14 @@ def _clamp_starts(graph: GraphProto, inferred_graph: GraphProto) -> bool:
     if not slices:
         return False
     initializers = {tensor.name: tensor for tensor in graph.initializer}
-    known_shapes = {
-        value.name: read_value_shape(value)
-        for value in (*inferred_graph.input, *inferred_graph.value_info)
-    }
+    types = read_types(inferred_graph)
     changed = False
     for node in slices:
         operands = {slot: name for slot, name in enumerate(node.input) if name and slot}
         slots = {
             slot: initializers[name] for slot, name in operands.items() if name in initializers
         }
-        sizes = known_shapes.get(node.input[0])
+        sizes = types.get(node.input[0], UNKNOWN).shape
         if sizes is None or _STEPS not in slots or len(slots) < len(operands):
             continue
         starts, _, axes, steps = (
@@ -205,16 +200,13 @@ def _infer_graph(model: ModelProto) -> GraphProto:
 
 def _list_empty_arrays(inferred_graph: GraphProto) -> dict[str, Array]:
     """List the empty tensors by name, computed and stored."""
-    empty_arrays = {}
+    kinds: dict[str, ValueType] = {}
     for graph in list_graphs(inferred_graph):
-        for value in (*graph.input, *graph.value_info, *graph.output):
-            shape, kind = read_value_shape(value), value.type.tensor_type.elem_type
-            if shape is not None and 0 in shape and kind in DTYPES:
-                empty_arrays[value.name] = np.empty(shape, DTYPES[kind][0])
-        constants = (one for one in map(read_constant, graph.node) if one is not None)
-        for tensor in (*graph.initializer, *constants):
-            if 0 in tensor.dims and tensor.data_type in DTYPES:
-                empty_arrays[tensor.name] = np.empty(
-                    tuple(tensor.dims), DTYPES[tensor.data_type][0]
-                )
-    return empty_arrays
+        kinds |= read_types(graph)
+        stored = read_stored(graph).items()
+        kinds |= {name: ValueType(each.data_type, tuple(each.dims)) for name, each in stored}
+    return {
+        name: np.empty(kind.shape, DTYPES[kind.element][0])
+        for name, kind in kinds.items()
+        if kind.shape is not None and 0 in kind.shape and kind.element in DTYPES
+    }

@@ -8,7 +8,6 @@ optional input.
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
 import onnx
 from onnx import (
     FunctionProto,
@@ -30,6 +29,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     describe_node,
     list_graphs,
+    read_stored,
 )
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import mark_body
 from autopipe.errors import ModelError
@@ -106,16 +106,8 @@ def _read_types(model: ModelProto) -> dict[str, TypeProto]:
 
 
 def _read_constants(model: ModelProto) -> dict[str, Array]:
-    constants = {}
-    for graph in list_graphs(model.graph):
-        constants.update({each.name: numpy_helper.to_array(each) for each in graph.initializer})
-        for node in graph.node:
-            value = node.attribute[0] if node.op_type == "Constant" else None
-            if value is not None and value.HasField("t"):
-                constants[node.output[0]] = numpy_helper.to_array(value.t)
-            elif value is not None and value.name in ("value_int", "value_ints"):
-                constants[node.output[0]] = np.array(helper.get_attribute_value(value))
-    return constants
+    stored = (read_stored(graph) for graph in list_graphs(model.graph))
+    return {name: numpy_helper.to_array(each) for graph in stored for name, each in graph.items()}
 
 
 def _write_body(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:

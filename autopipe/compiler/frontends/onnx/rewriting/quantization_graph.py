@@ -3,52 +3,18 @@
 from typing import Final
 
 import numpy as np
-from onnx import GraphProto, NodeProto, numpy_helper
+from onnx import NodeProto
 
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses, replace_nodes
+from autopipe.compiler.frontends.onnx.reading.graph_index import GraphIndex
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
 
 BYTES: Final = frozenset({"int8", "uint8"})
 _STEPS: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _WITHOUT_ZERO: Final = 2
 
 
-class QuantizedGraph:
-    """A graph with an index of constants, producers and readers."""
-
-    def __init__(self, graph: GraphProto) -> None:
-        self.proto = graph
-        self._stored = {tensor.name: tensor for tensor in graph.initializer}
-        self._makers = {name: node for node in graph.node for name in node.output}
-        self._readers = {name: node for node in graph.node for name in node.input}
-        self._uses = count_uses(graph)
-
-    def constant(self, name: str) -> Array | None:
-        """Return the values of a constant, None if the value is computed."""
-        maker = self._makers.get(name)
-        if maker is not None and maker.op_type == "Constant" and maker.attribute[0].HasField("t"):
-            return np.asarray(numpy_helper.to_array(maker.attribute[0].t))
-        return (
-            np.asarray(numpy_helper.to_array(self._stored[name])) if name in self._stored else None
-        )
-
-    def maker(self, name: str, kind: str) -> NodeProto | None:
-        """Return the node that computes a value, if its operator is `kind`."""
-        node = self._makers.get(name)
-        return node if node is not None and node.op_type == kind else None
-
-    def reader(self, name: str) -> NodeProto | None:
-        """Return the only reader of a value, None if it has several or is an output."""
-        return self._readers.get(name) if self._uses[name] == 1 else None
-
-    def store(self, name: str, values: Array) -> str:
-        """Add an initializer and return its name."""
-        self.proto.initializer.append(numpy_helper.from_array(np.asarray(values), name))
-        return name
-
-    def replace(self, nodes: dict[str, list[NodeProto]]) -> None:
-        """Replace the nodes that compute the named values."""
-        old_nodes = self.proto.node
-        replace_nodes(self.proto, (n for old in old_nodes for n in nodes.get(old.output[0], [old])))
+class QuantizedGraph(GraphIndex):
+    """A graph with its quantizations."""
 
     def is_plain(self, node: NodeProto) -> bool:
         """Whether a node quantizes or dequantizes by a constant scalar scale and zero point."""

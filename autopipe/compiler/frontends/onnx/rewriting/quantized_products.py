@@ -63,11 +63,11 @@ def fuse_quantized(graph: GraphProto) -> None:
     for node in graph.node:
         if node.op_type in _EXPANDED:
             floats[node.output[0]] = list(_expand_product(view, node))
-    view.replace(floats)
+    view.replace_results(floats)
     requantize_integers.move_bytes(graph)
     view = QuantizedGraph(graph)
     products = [p for node in graph.node if (p := _find_product(view, node)) is not None]
-    view.replace({p.node.output[0]: list(_emit_integers(view, p)) for p in products})
+    view.replace_results({p.node.output[0]: list(_emit_integers(view, p)) for p in products})
 
 
 def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProto]:
@@ -83,7 +83,7 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
         scale, factors = f"{output}/bias scale", [names[1] for names in operands]
         scales = [graph.constant(name) for name in factors]
         if scales[0] is not None and scales[1] is not None:
-            graph.store(scale, scales[0] * scales[1])
+            graph.store_as(scale, scales[0] * scales[1])
         else:
             yield helper.make_node("Mul", factors, [scale])
         yield helper.make_node("DequantizeLinear", [*bias, scale], [f"{output}/bias"], axis=0)
@@ -102,7 +102,7 @@ def _cast_scale(graph: QuantizedGraph, name: str, new_name: str) -> Generator[No
     if values is not None and values.dtype == np.float32:
         return name
     if values is not None:
-        return graph.store(new_name, values.astype(np.float32))
+        return graph.store_as(new_name, values.astype(np.float32))
     yield helper.make_node("Cast", [name], [new_name], to=TensorProto.FLOAT)
     return new_name
 
@@ -190,17 +190,17 @@ def _emit_integers(graph: QuantizedGraph, product: _Product) -> Iterator[NodePro
     yield operator
     sums = f"{output}/sums"
     if product.bias is not None:
-        bias = graph.store(f"{output}/bias", _lay_along(product.bias, product.columns))
+        bias = graph.store_as(f"{output}/bias", _lay_along(product.bias, product.columns))
         yield _make_node("Add", [sums, bias], f"{output}/biased")
         sums = f"{output}/biased"
     yield _make_node("Cast", [sums], f"{output}/real", to=TensorProto.FLOAT)
-    factor = graph.store(
+    factor = graph.store_as(
         f"{output}/scale", _lay_along(_find_scale(graph, product), product.columns)
     )
     product_name = output if product.addend is None else f"{output}/scaled"
     yield _make_node("Mul", [f"{output}/real", factor], product_name)
     if product.addend is not None:
-        addend = graph.store(f"{output}/addend", _lay_along(product.addend, product.columns))
+        addend = graph.store_as(f"{output}/addend", _lay_along(product.addend, product.columns))
         yield _make_node("Add", [product_name, addend], output)
 
 
@@ -219,7 +219,7 @@ def _find_scale(graph: QuantizedGraph, product: _Product) -> Array:
     step = graph.constant(reader.input[1])
     if step is None or step.size != 1:
         return scale
-    reader.input[1] = graph.store(f"{name}/one", np.ones((), np.float32))
+    reader.input[1] = graph.store_as(f"{name}/one", np.ones((), np.float32))
     return scale / step
 
 

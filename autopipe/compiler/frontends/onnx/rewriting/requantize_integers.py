@@ -36,7 +36,7 @@ def move_bytes(graph: GraphProto) -> None:
     """Move int8 instead of dequantized floats, and fold output scales into added operands."""
     for change in (_move_operator, _sum_scaled):
         view = QuantizedGraph(graph)
-        view.replace(dict(chain.from_iterable(change(view, node) for node in graph.node)))
+        view.replace_results(dict(chain.from_iterable(change(view, node) for node in graph.node)))
 
 
 def _find_dequantizers(
@@ -100,7 +100,7 @@ def _sum_scaled(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, l
         "Add", [one.output[0] for one in dequantizers], list(node.output), node.name
     )
     yield node.output[0], [*dequantizers, total]
-    unit_scale = graph.store(f"{after.output[0]}/one", np.ones((), np.float32))
+    unit_scale = graph.store_as(f"{after.output[0]}/one", np.ones((), np.float32))
     names = [after.input[0], unit_scale, *after.input[2:]]
     quantizer = helper.make_node(_TO_BYTES, names, list(after.output), after.name)
     yield after.output[0], [quantizer]
@@ -110,5 +110,5 @@ def _scale_bytes(
     graph: QuantizedGraph, maker: NodeProto, name: str, scale: np.float32
 ) -> NodeProto:
     """Build a DequantizeLinear of another scale."""
-    names = [maker.input[0], graph.store(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
+    names = [maker.input[0], graph.store_as(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
     return helper.make_node(_TO_FLOATS, names, [name], name=name)

@@ -40,16 +40,12 @@ def fold_affine_chains(view: GraphView) -> bool:
 
     A value with several readers ends a chain.
     """
-    reader = {name: node for node in view.graph.node for name in node.input}
     replacements: dict[str, list[NodeProto]] = {}
     for node in view.graph.node:
         chain = None if node.output[0] in replacements else _start_chain(view, node)
         if chain is None:
             continue
-        while view.readers[chain.nodes[-1].output[0]] == 1:
-            longer = _extend_chain(view, chain, reader.get(chain.nodes[-1].output[0]))
-            if longer is None:
-                break
+        while longer := _extend_chain(view, chain, view.reader(chain.nodes[-1].output[0])):
             chain = longer
         nodes = _emit_chain(view, chain)
         if nodes is not None:
@@ -57,10 +53,7 @@ def fold_affine_chains(view: GraphView) -> bool:
             replacements.update((link.output[0], []) for link in chain.nodes[1:])
     if not replacements:
         return False
-    new_nodes = [
-        new for node in view.graph.node for new in replacements.get(node.output[0], [node])
-    ]
-    view.replace_nodes(new_nodes)
+    view.replace_results(replacements)
     return True
 
 

@@ -4,9 +4,8 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto
-from onnx.helper import get_attribute_value, np_dtype_to_tensor_dtype
-from onnx.numpy_helper import from_array
+from onnx import GraphProto, NodeProto
+from onnx.helper import np_dtype_to_tensor_dtype
 
 from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.onnx.operator import Trait
@@ -19,7 +18,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     replace_nodes,
 )
 from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node, evaluate_shape
-from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import STANDARD, GraphView
+from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import GraphView
 from autopipe.errors import ModelError
 
 _MOVES: Final = frozenset({
@@ -28,13 +27,6 @@ _MOVES: Final = frozenset({
 """Operators that only move elements of their first inputs."""
 _MOVED_INPUTS: Final = {"Concat": None}
 """Number of data inputs by operator, None for all; 1 for others."""
-_LISTED: Final = {
-    "value_float": np.float32,
-    "value_floats": np.float32,
-    "value_int": np.int64,
-    "value_ints": np.int64,
-}
-"""Dtypes of the scalar and list attributes of Constant."""
 _OPEN: Final = -(2**62) - 11
 """Placeholder of an unknown size in partially known shapes."""
 
@@ -44,7 +36,7 @@ def store_constants(graph: GraphProto) -> None:
     results = {value.name for value in graph.output}
     remaining_nodes = []
     for node in graph.node:
-        tensor = None if results.intersection(node.output) else _read_tensor(node)
+        tensor = None if results.intersection(node.output) else read_constant(node)
         if tensor is None:
             remaining_nodes.append(node)
         else:
@@ -184,16 +176,3 @@ class _ConstantFolding:
             return {node.output[0]: sizes}
         self._partial[node.output[0]] = sizes
         return None
-
-
-def _read_tensor(node: NodeProto) -> TensorProto | None:
-    """Return a Constant node's value as a tensor with the name of its output."""
-    if node.op_type != "Constant" or node.domain not in STANDARD or len(node.attribute) != 1:
-        return None
-    if (tensor := read_constant(node)) is not None:
-        return tensor
-    attribute = node.attribute[0]
-    if attribute.name not in _LISTED:
-        return None
-    values = np.array(get_attribute_value(attribute), _LISTED[attribute.name])
-    return from_array(values, node.output[0])

@@ -1,39 +1,33 @@
-"""An index of a graph for rewrites: producers, readers, types and initializers by name."""
+"""An index of a graph for rewrites: constants, producers, readers and types by name."""
 
 from collections.abc import Iterable
 
 from onnx import AttributeProto, GraphProto, NodeProto
-from onnx.numpy_helper import from_array, to_array
+from onnx.helper import np_dtype_to_tensor_dtype
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
+from autopipe.compiler.frontends.onnx.reading.graph_index import GraphIndex
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
-    count_uses,
     list_bodies,
     replace_nodes,
 )
-from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import (
-    UNKNOWN,
-    ValueType,
-    read_types,
-)
+from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
 
 STANDARD = ("", "ai.onnx")
 """Names of the standard domain."""
 
 
-class GraphView:
-    """An index of a graph's values by name, shared by a round of rewrites.
+class GraphView(GraphIndex):
+    """An index of a graph's values by name, with their types, shared by a round of rewrites.
 
-    A rewrite changes nodes by `replace_nodes`, or calls `index_nodes` after its changes; it adds
-    tensors by `store` and `store_as`. Types are those noted before the round: rewrites change none.
+    Types are those noted before the round: rewrites change none.
     """
 
     def __init__(self, graph: GraphProto, opset: int) -> None:
-        self.graph, self.opset = graph, opset
-        self.index_nodes()
+        super().__init__(graph)
+        self.opset = opset
         self.results = {value.name for value in graph.output}
-        self.stored = {tensor.name: tensor for tensor in graph.initializer}
         self.dimensions = {
             dim.dim_param for each in graph.input for dim in each.type.tensor_type.shape.dim
         } - {""}
@@ -41,48 +35,23 @@ class GraphView:
         self._types = read_types(graph)
         self._names: Names | None = None
 
-    def index_nodes(self) -> None:
-        """Rebuild the index of producers and readers."""
-        self.makers = {name: node for node in self.graph.node for name in node.output if name}
-        self.readers = count_uses(self.graph)
-
-    def replace_nodes(self, nodes: Iterable[NodeProto]) -> None:
-        """Replace the nodes of the graph by others, which may be some of its own."""
-        replace_nodes(self.graph, nodes)
-        self.index_nodes()
-
     def type_of(self, name: str) -> ValueType:
         """Return the type of a value as far as it is known."""
         return self._types.get(name, UNKNOWN)
 
     def is_stored(self, names: Iterable[str]) -> bool:
-        """Whether all values are initializers; absent inputs are ignored."""
+        """Whether all values are constants; absent inputs are ignored."""
         return all(name in self.stored for name in names if name)
-
-    def constant(self, name: str) -> Array | None:
-        """Return the values of an initializer, None if the value is computed."""
-        return to_array(self.stored[name]) if name in self.stored else None
-
-    def maker(self, name: str, kind: str) -> NodeProto | None:
-        """Return the node that computes a value, if it is the standard operator `kind`."""
-        node = self.makers.get(name)
-        if node is None or node.op_type != kind or node.domain not in STANDARD:
-            return None
-        return node
 
     def store(self, values: Array, name: str) -> str:
         """Add an initializer under a new name with prefix `name`; returns the name."""
         self._names = self._names or Names(self.graph)
-        new = self._names.fresh(name)
-        self.store_as(new, values)
-        return new
+        return self.store_as(self._names.fresh(name), values)
 
-    def store_as(self, name: str, values: Array) -> None:
-        """Add an initializer, possibly in place of the node that computed the value."""
-        tensor = self.graph.initializer.add()
-        tensor.CopyFrom(from_array(values, name))
-        self.stored[name] = tensor
-        self._types[name] = ValueType(tensor.data_type, tuple(tensor.dims))
+    def store_as(self, name: str, values: Array) -> str:
+        """Add an initializer as `GraphIndex` does, and note its type."""
+        self._types[name] = ValueType(np_dtype_to_tensor_dtype(values.dtype), values.shape)
+        return super().store_as(name, values)
 
 
 def name_operand(node: NodeProto, index: int) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from onnx import ModelProto
 
 from autopipe.compiler.frontends.onnx.reading import check_operators
+from autopipe.compiler.frontends.onnx.reading.inference import note_types
 from autopipe.compiler.frontends.onnx.reading.tensors import name_nodes
 from autopipe.compiler.frontends.onnx.rewriting.simplify.fold_affine import fold_affine_chains
 from autopipe.compiler.frontends.onnx.rewriting.simplify.fold_constants import (
@@ -22,7 +23,6 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import Graph
 from autopipe.compiler.frontends.onnx.rewriting.simplify.merge_duplicates import merge_duplicates
 from autopipe.compiler.frontends.onnx.rewriting.simplify.merge_movements import merge_movements
 from autopipe.compiler.frontends.onnx.rewriting.simplify.remove_no_ops import remove_no_ops
-from autopipe.compiler.frontends.onnx.rewriting.simplify.value_types import note_types
 
 REWRITES: Final[tuple[Callable[[GraphView], bool], ...]] = (
     remove_no_ops,  # first, since it rewrites bodies, which the others ignore
