@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from onnx import ModelProto
 
-from autopipe.compiler.frontends.onnx.control import counted_rounds, move_invariants, scans
+from autopipe.compiler.frontends.onnx.control import counted_rounds, scans
 from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
 from autopipe.compiler.frontends.onnx.control.scopes import has_control
 from autopipe.compiler.frontends.onnx.control.unroll import Unrolling
@@ -27,12 +27,8 @@ def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], Non
     while True:
         model = require_types(model)
         lift_tensors(model.graph)
-        changes = (
-            move_invariants.fold_inner_constants(model.graph),
-            counted_rounds.settle_counted_loops(model.graph, opset),
-            unrolling.step(model.graph),
-        )
-        if not any(changes):
+        has_counted = counted_rounds.settle_counted_loops(model.graph, opset)
+        if not unrolling.step(model.graph) and not has_counted:
             return model
         graph = require_types(model).graph
         initializer_names = {tensor.name for tensor in graph.initializer}

@@ -1,13 +1,23 @@
-"""Fold nodes of constant inputs, and shapes of known sizes, into constants."""
+"""Fold nodes of constant inputs, and shapes of known sizes, into constants.
+
+Those of branches and bodies become constants of the outermost graph, which they may read:
+
+    If(c) then { s = Shape(x); p = Slice(s, ...); y = Pad(x, p) }
+
+becomes If(c) then { y = Pad(x, [1, 576]) }.
+"""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 from onnx import GraphProto, NodeProto
 from onnx.helper import np_dtype_to_tensor_dtype
+from onnx.numpy_helper import to_array
 
 from autopipe.compiler.frontends.bounds import BOUNDS
+from autopipe.compiler.frontends.onnx.control.scopes import redirect_inputs
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import has_trait
 from autopipe.compiler.frontends.onnx.reading.tensors import (
@@ -17,6 +27,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     read_constant,
     replace_nodes,
 )
+from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
 from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node, evaluate_shape
 from autopipe.compiler.frontends.onnx.rewriting.simplify.graph_view import GraphView
 from autopipe.errors import ModelError
@@ -27,6 +38,7 @@ _MOVES: Final = frozenset({
 """Operators that only move elements of their first inputs."""
 _MOVED_INPUTS: Final = {"Concat": None}
 """Number of data inputs by operator, None for all; 1 for others."""
+_SIZES: Final = frozenset({"Shape", "Size"})
 _OPEN: Final = -(2**62) - 11
 """Placeholder of an unknown size in partially known shapes."""
 
@@ -52,7 +64,7 @@ def fold_constants(view: GraphView) -> bool:
     """
     folding = _ConstantFolding(view)
     remaining_nodes = [node for node in view.graph.node if not folding.take(node)]
-    if len(remaining_nodes) == len(view.graph.node):
+    if len(remaining_nodes) == len(view.graph.node) and not folding.has_changed_bodies:
         return False
     view.replace_nodes(remaining_nodes)
     folding.store()
@@ -69,10 +81,13 @@ class _ConstantFolding:
         """Partially known shapes, and slices of them."""
         stored_bytes = sum(len(each.raw_data) for each in view.graph.initializer)
         self._most = BOUNDS.folded + BOUNDS.folded_share * stored_bytes
+        self.has_changed_bodies = False
 
     def take(self, node: NodeProto) -> bool:
         """Evaluate a node if possible; returns whether its values replace it."""
-        if not has_trait(node, Trait.FOLDABLE) or any(list_bodies(node)):
+        if any(list_bodies(node)):
+            self._fold_bodies(node, self._view.types)
+        if not has_trait(node, Trait.FOLDABLE):
             return False
         values = (
             self._fold_shape(node)
@@ -93,6 +108,43 @@ class _ConstantFolding:
         for name, values in self._values.items():
             if self._view.readers[name] and name not in self._view.results:
                 self._view.store_as(name, np.asarray(values, order="C"))
+
+    def _fold_bodies(self, node: NodeProto, outer_types: Mapping[str, ValueType]) -> None:
+        """Fold the nodes of inner graphs into constants of the outermost graph.
+
+        In a loop no shape is known: those of its states may change from round to round.
+        """
+        for body in list_bodies(node):
+            is_fixed = node.op_type == "If" and bool(outer_types)
+            types = {**outer_types, **read_types(body)} if is_fixed else {}
+            results, names = {value.name for value in body.output}, dict[str, str]()
+            remaining_nodes = []
+            for inner in body.node:
+                redirect_inputs(inner, names)
+                self._fold_bodies(inner, types)
+                values = self._fold_inner_node(inner, types)
+                if values is None or not results.isdisjoint(inner.output):
+                    remaining_nodes.append(inner)
+                    continue
+                new_names = {name: self._view.make_name(name) for name in values}
+                self._values.update((new_names[name], each) for name, each in values.items())
+                self._bound_size(inner)
+                names |= new_names
+            if len(remaining_nodes) < len(body.node):
+                replace_nodes(body, remaining_nodes)
+                self.has_changed_bodies = True
+
+    def _fold_inner_node(
+        self, node: NodeProto, types: Mapping[str, ValueType]
+    ) -> dict[str, Array] | None:
+        if (tensor := read_constant(node)) is not None:
+            return {tensor.name: to_array(tensor)}
+        if not has_trait(node, Trait.FOLDABLE):
+            return None
+        shape = types.get(node.input[0], UNKNOWN).shape if node.input else None
+        if node.op_type in _SIZES and shape is not None:
+            return {node.output[0]: evaluate_shape(node, shape)}
+        return self._fold_constant_node(node)
 
     def _forget_inputs(self, node: NodeProto) -> None:
         """Drop the values that no later or remaining node reads."""
@@ -116,7 +168,7 @@ class _ConstantFolding:
 
     def _fold_shape(self, node: NodeProto) -> dict[str, Array] | None:
         """Evaluate Shape or Size of a value of known type."""
-        if node.op_type not in {"Shape", "Size"}:
+        if node.op_type not in _SIZES:
             return None
         sizes = self._view.type_of(node.input[0]).sizes
         if sizes is None:

@@ -32,12 +32,12 @@ class GraphView(GraphIndex):
             dim.dim_param for each in graph.input for dim in each.type.tensor_type.shape.dim
         } - {""}
         """Names of the inputs' dynamic dimensions."""
-        self._types = read_types(graph)
+        self.types = read_types(graph)
         self._names: Names | None = None
 
     def type_of(self, name: str) -> ValueType:
         """Return the type of a value as far as it is known."""
-        return self._types.get(name, UNKNOWN)
+        return self.types.get(name, UNKNOWN)
 
     def is_stored(self, names: Iterable[str]) -> bool:
         """Whether all values are constants; absent inputs are ignored."""
@@ -45,12 +45,16 @@ class GraphView(GraphIndex):
 
     def store(self, values: Array, name: str) -> str:
         """Add an initializer under a new name with prefix `name`; returns the name."""
+        return self.store_as(self.make_name(name), values)
+
+    def make_name(self, name: str) -> str:
+        """Return a name with a prefix that no value of the graph or its inner graphs has."""
         self._names = self._names or Names(self.graph)
-        return self.store_as(self._names.fresh(name), values)
+        return self._names.fresh(name)
 
     def store_as(self, name: str, values: Array) -> str:
         """Add an initializer as `GraphIndex` does, and note its type."""
-        self._types[name] = ValueType(np_dtype_to_tensor_dtype(values.dtype), values.shape)
+        self.types[name] = ValueType(np_dtype_to_tensor_dtype(values.dtype), values.shape)
         return super().store_as(name, values)
 
 

@@ -25,7 +25,7 @@ from autopipe.compiler.frontends.onnx.rewriting.simplify.merge_movements import 
 from autopipe.compiler.frontends.onnx.rewriting.simplify.remove_no_ops import remove_no_ops
 
 REWRITES: Final[tuple[Callable[[GraphView], bool], ...]] = (
-    remove_no_ops,  # first, since it rewrites bodies, which the others ignore
+    remove_no_ops,
     merge_duplicates,  # so that the next evaluates equal nodes once
     fold_constants,
     merge_movements,  # needs the constant inputs of Reshape and Pad
