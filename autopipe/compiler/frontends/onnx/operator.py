@@ -16,13 +16,8 @@ from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.moments import Kind, Moments
-from autopipe.compiler.frontends.onnx.conversion.converter_types import (
-    Attributes,
-    Numbers,
-)
 from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
 from autopipe.compiler.frontends.onnx.conversion.site import Converter, NodeSite
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_attributes
 
@@ -36,12 +31,12 @@ Shape = tuple[int, ...]
 DynamicRule = Callable[[NodeSite], Expr | None]
 """Converts a node of dynamic shapes to Relax. None leaves the node to the static converter."""
 
-SizeRule = Callable[[Extents, Numbers, Attributes], Array | None]
-"""Evaluates numbers of dynamic sizes: (extents, numbers of the inputs, attributes). None if the
-result is unknown."""
+SizeRule = Callable[[NodeSite], Array | None]
+"""Evaluates a node of known numbers, which may depend on dynamic sizes. None if the result is
+unknown."""
 
-SizeDtype = Callable[[Sequence[str], Attributes], str]
-"""The dtype of such numbers, from those of the inputs and the attributes."""
+SizeDtype = Callable[[NodeSite], str]
+"""Returns the dtype of such numbers."""
 
 Body = Callable[[NodeProto, list[Operand], int], FunctionProto]
 """Writes the function body of a node: (node, operands, opset)."""
@@ -76,9 +71,9 @@ def count_matrix_products(node: NodeProto, slot: int, shape: Shape) -> int:
     return shape[-1] if is_last or len(shape) == 1 else shape[-2]
 
 
-def choose_first_dtype(dtypes: Sequence[str], attr: Attributes) -> str:  # noqa: ARG001
+def read_first_dtype(site: NodeSite) -> str:
     """Return the dtype of the first input."""
-    return dtypes[0]
+    return str(site.inputs[0].ty.dtype)
 
 
 class Trait(Flag):
@@ -149,7 +144,7 @@ class Operator:
     convert_dynamic: DynamicRule | None = None
     """Converts any other node to Relax."""
     compute_sizes: SizeRule | None = None
-    size_dtype: SizeDtype = choose_first_dtype
+    size_dtype: SizeDtype = read_first_dtype
     body: Body | None = None
     """Writes its function body, which clean-up expands."""
     replaced_by: str = ""

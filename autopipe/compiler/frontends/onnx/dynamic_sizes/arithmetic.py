@@ -1,63 +1,35 @@
 """Evaluate ONNX nodes that compute with dynamic sizes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final, TypeGuard
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from tvm import tirx
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Numbers, Size
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     MOST,
     ExactPart,
     Extents,
     as_int64,
     as_scalar_array,
+    as_vector_array,
     multiply_sizes,
 )
-from autopipe.compiler.frontends.onnx.operator import Operator, SizeRule
+from autopipe.compiler.frontends.onnx.operator import SizeRule
 from autopipe.compiler.frontends.onnx.reading.tensors import DTYPES, Array
-
-# ruff: noqa: ARG001  all rules have one signature
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
 
 _FINEST: Final = 2**16
 """Largest numerator and denominator of a fraction that a size is multiplied by."""
 
 
-def evaluate_node(
-    extents: Extents,
-    operator: Operator,
-    numbers: Numbers,
-    dtypes: Sequence[str],
-    attr: Attributes,
-) -> tuple[Array, str] | None:
-    """Evaluate a node of numbers to (result, dtype); None if that is not supported.
-
-    An absent input is None. All others are known.
-    """
-    if operator.compute_sizes is None or not numbers or numbers[0] is None:
-        return None
-    result = operator.compute_sizes(extents, numbers, attr)
-    if result is None or result.size > MOST:
-        return None
-    return result, operator.size_dtype(dtypes, attr)
-
-
-def cast_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
+def cast_dtype(site: NodeSite) -> str:
     """Return the dtype of a Cast's result."""
-    return str(np.dtype(DTYPES[attr["to"]][0]))
-
-
-def choose_bool_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
-    """Return the dtype of logical results."""
-    return "bool"
-
-
-def choose_second_dtype(dtypes: Sequence[str], attr: Attributes) -> str:
-    """Return the dtype of the second input."""
-    return dtypes[1]
+    return str(np.dtype(DTYPES[site.attr["to"]][0]))
 
 
 def _is_part(array: Array | None) -> bool:
@@ -69,8 +41,8 @@ def _apply_pairwise(
 ) -> SizeRule:
     """Build the rule of a binary operator."""
 
-    def rule(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-        first, *operands = numbers
+    def rule(site: NodeSite) -> Array | None:
+        first, *operands = site.numbers
         for operand in operands:
             if first is None or operand is None:
                 return None
@@ -78,7 +50,9 @@ def _apply_pairwise(
             is_mixed = first.size and operand.size and _is_part(first) != _is_part(operand)
             if function is None or is_mixed:
                 return None
-            first = extents.apply(lambda a, b, f=function: f(extents, a, b), first, operand)
+            first = site.extents.apply(
+                lambda a, b, f=function: f(site.extents, a, b), first, operand
+            )
         return first
 
     return rule
@@ -138,9 +112,9 @@ def _find_remainder(extents: Extents, dividend: Size, divisor: Size) -> Size | N
     return extents.simple(tirx.floormod(as_int64(dividend), as_int64(divisor)))
 
 
-def cast_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def cast_numbers(site: NodeSite) -> Array | None:
     """Evaluate Cast of numbers to bool, integers or floats."""
-    data, element_type = numbers[0], attr["to"]
+    extents, data, element_type = site.extents, site.numbers[0], site.attr["to"]
     is_float = element_type in (TensorProto.FLOAT, TensorProto.DOUBLE)
     if data is not None and element_type == TensorProto.BOOL and not _is_part(data):
         return extents.apply(lambda one: extents.truth(one != 0), data)
@@ -156,8 +130,8 @@ def _as_part(number: Size) -> ExactPart:
 
 
 def _round_numbers(*, up: bool) -> SizeRule:
-    def rule(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-        data = numbers[0]
+    def rule(site: NodeSite) -> Array | None:
+        extents, data = site.extents, site.numbers[0]
         if data is None or not _is_part(data):
             return None
         sign = -1 if up else 1
@@ -176,107 +150,71 @@ def _round_numbers(*, up: bool) -> SizeRule:
     return rule
 
 
-def select_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def select_numbers(site: NodeSite) -> Array | None:
     """Evaluate Where with known conditions."""
-    return extents.apply(lambda condition, yes, no: yes if condition else no, *numbers)
+    return site.extents.apply(lambda condition, yes, no: yes if condition else no, *site.numbers)
 
 
-def negate_truth(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def negate_truth(site: NodeSite) -> Array | None:
     """Evaluate Not."""
-    return extents.apply(lambda truth: not truth, numbers[0])
+    return site.extents.apply(lambda truth: not truth, site.numbers[0])
 
 
-def negate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def negate_numbers(site: NodeSite) -> Array | None:
     """Evaluate Neg of integers."""
-    return None if _is_part(numbers[0]) else extents.apply(lambda n: extents.simple(-n), numbers[0])
+    simple, data = site.extents.simple, site.numbers[0]
+    return None if _is_part(data) else site.extents.apply(lambda n: simple(-n), data)
 
 
-def gather_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Evaluate Gather at known indices."""
-    data, places = numbers
-    if data is None or data.ndim == 0 or not _is_fixed(places):
+def move_numbers(site: NodeSite) -> Array | None:
+    """Evaluate an operator that only moves elements, such as Gather, at known places.
+
+    The reference implementation of onnx moves the numbers 0, 1, 2, ... in place of the elements.
+    """
+    moved = site.numbers if site.kind == "Concat" else site.numbers[:1]
+    places = site.numbers[len(moved) :]
+    arrays = [one for one in moved if one is not None]
+    if len(arrays) < len(moved) or len({_is_part(one) for one in arrays if one.size}) > 1:
         return None
-    return _make_array(np.take(data, places.astype("int64"), attr.get("axis", 0)))
-
-
-def slice_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Evaluate Slice with known starts and ends."""
-    data, *slice_inputs = [*numbers, None, None, None, None][:5]
-    if "starts" in attr:
-        slice_inputs = [
-            np.array(attr[name]) if name in attr else None for name in ("starts", "ends", "axes")
-        ]
-        slice_inputs.append(None)
-    starts, ends, axes, steps = slice_inputs
-    if data is None or starts is None or ends is None:
+    if not all(one is None or _is_fixed(one) for one in places):
         return None
-    if not all(one is None or _is_fixed(one) for one in slice_inputs):
+    starts = np.cumsum([0, *(one.size for one in arrays)])
+    operands: list[Array | None] = [
+        np.arange(first, first + one.size).reshape(one.shape)
+        for first, one in zip(starts, arrays, strict=False)
+    ]
+    operands += [None if one is None else one.astype(np.int64) for one in places]
+    names = ["" if one is None else f"in{at}" for at, one in enumerate(operands)]
+    attributes = {name: value for name, value in site.attr.items() if name != "tvm_custom"}
+    node = helper.make_node(site.kind, names, ["out"], **attributes)
+    values = {name: one for name, one in zip(names, operands, strict=True) if one is not None}
+    results = evaluate_node(node, values, site.opset)
+    if results is None:
         return None
-    count = starts.size
-    sliced_axes = range(count) if axes is None else axes.reshape(-1).tolist()
-    strides = [1] * count if steps is None else steps.reshape(-1).tolist()
-    for start, end, axis, step in zip(starts.flat, ends.flat, sliced_axes, strides, strict=True):
-        slices = [slice(None)] * data.ndim
-        size = data.shape[int(axis)]
-        stop = None if step < 0 and end < -size else int(end)
-        slices[int(axis)] = slice(int(start), stop, int(step))
-        data = data[tuple(slices)]
-    return data
+    elements = as_vector_array([element for one in arrays for element in one.flat])
+    return _make_array(elements[results["out"]])
 
 
-def concatenate_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Evaluate Concat of numbers of one kind."""
-    operands = [one for one in numbers if one is not None]
-    if len(operands) < len(numbers) or len({_is_part(one) for one in operands if one.size}) > 1:
-        return None
-    return np.concatenate(operands, attr["axis"])
-
-
-def _read_axes(numbers: Numbers, attr: Attributes) -> tuple[int, ...] | None:
-    axes = attr.get("axes", numbers[1] if len(numbers) > 1 else None)
-    return None if axes is None else tuple(int(axis) for axis in np.asarray(axes).reshape(-1))
-
-
-def squeeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Evaluate Squeeze."""
-    data = numbers[0]
-    return None if data is None else _make_array(np.squeeze(data, _read_axes(numbers, attr)))
-
-
-def unsqueeze_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Evaluate Unsqueeze."""
-    data = numbers[0]
-    return None if data is None else np.expand_dims(data, _read_axes(numbers, attr) or ())
-
-
-def reshape_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
-    """Evaluate Reshape to known sizes."""
-    data, shape = numbers
-    if data is None or not _is_fixed(shape):
-        return None
-    return data.reshape([one or data.shape[at] for at, one in enumerate(shape)])
-
-
-def expand_numbers(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def expand_numbers(site: NodeSite) -> Array | None:
     """Evaluate Expand to known sizes."""
-    data, shape = numbers
-    if data is None or not _is_fixed(shape) or multiply_sizes(shape.tolist()) > MOST:
-        return None
-    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape)))
+    shape = site.numbers[1]
+    is_small = _is_fixed(shape) and multiply_sizes(shape.tolist()) <= MOST
+    return move_numbers(site) if is_small else None
 
 
-def take_product(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def take_product(site: NodeSite) -> Array | None:
     """Evaluate ReduceProd of a vector."""
-    data, axes = numbers[0], _read_axes(numbers, attr)
-    if data is None or _is_part(data) or data.ndim != 1 or axes not in (None, (0,), (-1,)):
+    data, *others = site.numbers
+    axes = site.attr.get("axes", *(list(one) for one in others[:1] if one is not None))
+    if data is None or _is_part(data) or data.ndim != 1 or axes not in (None, [0], [-1]):
         return None
-    product = _make_array(extents.simple(multiply_sizes(data.tolist())))
-    return product.reshape(1) if attr.get("keepdims", 1) else product
+    product = as_scalar_array(site.extents.simple(multiply_sizes(data.tolist())))
+    return product.reshape(1) if site.attr.get("keepdims", 1) else product
 
 
-def pass_on(extents: Extents, numbers: Numbers, attr: Attributes) -> Array | None:
+def pass_on(site: NodeSite) -> Array | None:
     """Evaluate Identity."""
-    return numbers[0]
+    return site.numbers[0]
 
 
 def _is_fixed(array: Array | None) -> TypeGuard[Array]:

@@ -18,9 +18,9 @@ from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     read_shapes,
 )
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
-from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guard_empty_reduction
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    MOST,
     advise_on_sizes,
     as_scalar_array,
     as_vector_array,
@@ -119,9 +119,12 @@ def _evaluate_numbers(operator: Operator, site: NodeSite) -> Expr | None:
         value is not None and number is None for value, number in zip(inputs, numbers, strict=True)
     ):
         return None
-    dtypes = ["" if value is None else str(value.ty.dtype) for value in inputs]
-    evaluation = arithmetic.evaluate_node(extents, operator, numbers, dtypes, site.attr)
-    return None if evaluation is None else extents.put(site.bb, *evaluation)
+    if operator.compute_sizes is None or not numbers or numbers[0] is None:
+        return None
+    result = operator.compute_sizes(replace(site, numbers=numbers))
+    if result is None or result.size > MOST:
+        return None
+    return extents.put(site.bb, result, operator.size_dtype(site))
 
 
 def _evaluate_shape(site: NodeSite) -> Expr:

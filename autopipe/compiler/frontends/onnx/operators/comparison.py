@@ -23,7 +23,7 @@ def _make_comparison(
 ) -> Operator:
     return Operator(
         name=name, since=since, converter=converter, compute_sizes=compute_sizes,
-        size_dtype=arithmetic.choose_bool_dtype, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
+        size_dtype=lambda _: "bool", traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS,
     )  # fmt: skip
 
 

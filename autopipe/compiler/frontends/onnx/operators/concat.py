@@ -10,7 +10,7 @@ OPERATORS: Final = (
     Operator(
         name="Concat",
         since=13,
-        compute_sizes=arithmetic.concatenate_numbers,
+        compute_sizes=arithmetic.move_numbers,
         moments=rules.mixed,
         traits=Trait.FOLDABLE
         | Trait.COMPUTES_SIZES

@@ -113,7 +113,7 @@ OPERATORS: Final = (
         name="Reshape",
         since=25,
         convert_dynamic=convert_dynamic_reshape,
-        compute_sizes=arithmetic.reshape_numbers,
+        compute_sizes=arithmetic.move_numbers,
         deciding=(1,),
         traits=Trait.FOLDABLE
         | Trait.KEEPS_ELEMENTS

@@ -71,14 +71,14 @@ OPERATORS: Final = (
         since=25,
         converter=convert_squeeze,
         convert_dynamic=convert_dynamic_squeeze,
-        compute_sizes=arithmetic.squeeze_numbers,
+        compute_sizes=arithmetic.move_numbers,
         traits=_TRAITS,
     ),
     Operator(
         name="Unsqueeze",
         since=25,
         converter=convert_squeeze,
-        compute_sizes=arithmetic.unsqueeze_numbers,
+        compute_sizes=arithmetic.move_numbers,
         traits=_TRAITS,
     ),
 )

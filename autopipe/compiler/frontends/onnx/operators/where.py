@@ -10,7 +10,7 @@ OPERATORS: Final = (
         name="Where",
         since=16,
         compute_sizes=arithmetic.select_numbers,
-        size_dtype=arithmetic.choose_second_dtype,
+        size_dtype=lambda site: str(site.inputs[1].ty.dtype),
         traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS,
     ),
 )
