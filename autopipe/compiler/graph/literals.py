@@ -69,6 +69,26 @@ def read_static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     return None if -1 in shape else shape
 
 
+def has_static_sizes(kind: tvm.ir.Type) -> bool:
+    """Tell whether a type is that of a tensor of static shape, or of a tuple of such tensors."""
+    if isinstance(kind, relax.TupleType):
+        return all(map(has_static_sizes, kind.fields))
+    shape = kind.shape if isinstance(kind, relax.TensorType) else None
+    return isinstance(shape, relax.ShapeExpr) and -1 not in read_sizes(shape.values)
+
+
+def count_elements(value: relax.Expr) -> int:
+    """Return the number of elements of a tensor, or 0 if its shape is dynamic."""
+    shape = read_static_shape(value)
+    return 0 if shape is None else math.prod(shape)
+
+
+def count_bytes(kind: relax.TensorType) -> int:
+    """Return the number of bytes of a tensor of static shape."""
+    bits = tvm.DataType(str(kind.dtype)).bits
+    return math.prod(map(int, kind.shape.values)) * ((bits + 7) // 8)
+
+
 def describe_buffer(buffer: tvm.tirx.Buffer) -> Tensor:
     """Describe a buffer as a tensor."""
     return Tensor(shape=read_sizes(buffer.shape), dtype=str(buffer.dtype))

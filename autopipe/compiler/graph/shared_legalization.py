@@ -17,6 +17,8 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from autopipe.compiler.graph.literals import has_static_sizes
+
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 _LEGALIZE: Final = "FLegalize"
@@ -120,15 +122,8 @@ def _is_static(value: relax.Expr) -> bool:
     if isinstance(value, relax.ShapeExpr):
         return all(isinstance(size, tvm.tirx.IntImm) for size in value.values)
     if isinstance(value.ty, relax.TensorType | relax.TupleType):
-        return _has_static_sizes(value.ty)
+        return has_static_sizes(value.ty)
     return not isinstance(value, relax.Var)
-
-
-def _has_static_sizes(ty: tvm.ir.Type) -> bool:
-    if isinstance(ty, relax.TupleType):
-        return all(map(_has_static_sizes, ty.fields))
-    shape = ty.shape if isinstance(ty, relax.TensorType) else None
-    return isinstance(shape, relax.ShapeExpr) and _is_static(shape)
 
 
 def _hash_reference(value: relax.Expr) -> int:

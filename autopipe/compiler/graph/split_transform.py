@@ -17,10 +17,11 @@ from typing import Final
 
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir.expr import is_prim_expr
 
 from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.graph.literals import has_static_sizes
 from autopipe.compiler.graph.weights import TRANSFORM
 
 _LEAVES: Final = (tvm.ir.GenericConst, tvm.ir.GlobalVar, relax.ShapeExpr, relax.ExternFunc)
@@ -38,7 +39,7 @@ def split_transform(function: relax.Function) -> tuple[relax.Function, relax.Fun
     """
     count = int((function.attrs or {}).get(COUNT, len(function.params)))
     weights = list(function.params[count:])
-    if any(map(_has_symbols, (param.ty for param in function.params))):
+    if not all(has_static_sizes(param.ty) for param in function.params):
         raise NotSplitError
     constant_variables, lifted_variables, read_variables = (
         set(weights),
@@ -77,17 +78,8 @@ def _is_lifted(
         isinstance(block, relax.DataflowBlock)
         and constant.issuperset(variables)
         and not isinstance(binding.value, relax.ExternFunc)
-        and not _has_symbols(binding.var.ty)
+        and has_static_sizes(binding.var.ty)
     )
-
-
-def _has_symbols(ty: tvm.ir.Type) -> bool:
-    """Tell whether a type has dynamic sizes."""
-    if isinstance(ty, relax.TupleType):
-        return any(map(_has_symbols, ty.fields))
-    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
-        return True
-    return not all(isinstance(size, tirx.IntImm) for size in ty.shape.values)
 
 
 def _is_flat(value: relax.Expr) -> bool:

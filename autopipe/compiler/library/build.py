@@ -10,6 +10,7 @@ from tvm import relax
 from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
 from autopipe.compiler.dynamic_sizes.kernel_sizes import has_computed_sizes, is_dynamic
+from autopipe.compiler.graph.literals import has_static_sizes
 from autopipe.compiler.labels.kernel_nodes import list_kernel_functions
 from autopipe.compiler.library import kernels, linking
 from autopipe.compiler.library.kernel_compiler import use_kernel_compiler
@@ -123,9 +124,7 @@ def _replace_reshapes(module: tvm.IRModule) -> tvm.IRModule:
 
 def _read_parameters(main: relax.Function) -> tuple[tuple[tuple[int, ...], str], ...]:
     kinds = [param.ty for param in main.params if not isinstance(param.ty, relax.ShapeType)]
-    if not all(isinstance(getattr(kind, "shape", None), relax.ShapeExpr) for kind in kinds):
-        return ()
-    if not all(isinstance(n, tvm.tirx.IntImm) for kind in kinds for n in kind.shape.values):
+    if not all(isinstance(kind, relax.TensorType) and has_static_sizes(kind) for kind in kinds):
         return ()
     return tuple((tuple(map(int, kind.shape.values)), str(kind.dtype)) for kind in kinds)
 

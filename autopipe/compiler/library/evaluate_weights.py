@@ -12,6 +12,8 @@ from tvm.relax import transform
 from autopipe.compiler.codegen.compile_kernels import compile_kernel, compile_model
 from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.calls import list_bindings
+from autopipe.compiler.graph.literals import read_sizes
+from autopipe.compiler.graph.rewrite import read_op_name
 from autopipe.compiler.graph.weights import TRANSFORM
 from autopipe.compiler.loops.element_copies import ElementCopies
 from autopipe.compiler.module_io import list_prim_funcs
@@ -24,8 +26,8 @@ _MOVES: Final[Mapping[str, _Move]] = {
     "relax.permute_dims": lambda array, call: array.transpose(
         None if call.attrs.axes is None else [int(axis) for axis in call.attrs.axes]
     ),
-    "relax.expand_dims": lambda array, call: array.reshape(_read_shape(call)),
-    "relax.reshape": lambda array, call: array.reshape(_read_shape(call)),
+    "relax.expand_dims": lambda array, call: array.reshape(read_sizes(call.ty.shape.values)),
+    "relax.reshape": lambda array, call: array.reshape(read_sizes(call.ty.shape.values)),
     "relax.flip": lambda array, call: np.flip(array, int(call.attrs.axis)),
 }
 """Data movement ops of Relax, as NumPy does them: compiling a kernel for each weight
@@ -126,7 +128,7 @@ def _has_only_moves(function: relax.Function) -> bool:
     bound_values = [binding.value for binding in list_bindings(function)]
     calls = [value for value in bound_values if isinstance(value, relax.Call)]
     return not constants and all(
-        _read_op_name(call) in _MOVES or (_read_op_name(call) == _CALL and len(call.args) == _PLAIN)
+        read_op_name(call) in _MOVES or (read_op_name(call) == _CALL and len(call.args) == _PLAIN)
         for call in calls
     )
 
@@ -157,15 +159,7 @@ def _evaluate(
     if isinstance(value, relax.TupleGetItem):
         return [values[value.tuple_value][value.index]]
     assert isinstance(value, relax.Call)  # noqa: S101 - as `_has_only_moves` found
-    name, first = _read_op_name(value), value.args[0]
+    name, first = read_op_name(value), value.args[0]
     if name in _MOVES:
         return [_MOVES[name](values[first][0], value)]
     return kernels[str(first.name_hint)](_evaluate(value.args[1], values, kernels), value.ty)
-
-
-def _read_op_name(call: relax.Call) -> str:
-    return str(call.op.name) if isinstance(call.op, tvm.ir.Op) else ""
-
-
-def _read_shape(call: relax.Call) -> list[int]:
-    return [int(extent) for extent in call.ty.shape.values]

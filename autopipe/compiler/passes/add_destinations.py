@@ -9,7 +9,6 @@ Both call the same kernels. `main_into` takes a tensor for each output and retur
 """
 
 from collections.abc import Mapping
-from math import prod
 from typing import Final
 
 import tvm
@@ -18,6 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.artifacts.signature import MAIN_INTO
 from autopipe.compiler.graph.calls import find_callee, list_bindings
+from autopipe.compiler.graph.literals import count_bytes, has_static_sizes
 from autopipe.compiler.pass_state import LinkState
 from autopipe.compiler.target.target import backend_of
 
@@ -35,7 +35,7 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
         return module
     main = relax.utils.copy_with_new_vars(module["main"])
     outputs = _list_outputs(main)
-    if outputs is None or not all(_has_fixed_shape(var.ty) for var in outputs):
+    if outputs is None or not all(has_static_sizes(var.ty) for var in outputs):
         return module
     if any(isinstance(param.ty, relax.ShapeType) for param in main.params):
         return module
@@ -45,7 +45,7 @@ def add_destinations(module: tvm.IRModule, state: LinkState) -> tvm.IRModule:
     places_by_output = {
         var: place for place, var in reversed([*enumerate(outputs)]) if var in kernel_results
     }
-    if sum(_count_bytes(var.ty) for var in places_by_output) < WORTH:
+    if sum(count_bytes(var.ty) for var in places_by_output) < WORTH:
         return module
     tensors = [relax.Var(f"into_{place}", var.ty) for place, var in enumerate(outputs)]
     destinations = {var: tensors[place] for var, place in places_by_output.items()}
@@ -70,17 +70,6 @@ def _list_outputs(main: relax.Function) -> list[relax.Var] | None:
     fields = result.fields if isinstance(result, relax.Tuple) else [result]
     outputs = [out for field in fields if isinstance(out := resolve(field), relax.Var)]
     return outputs if len(outputs) == len(fields) else None
-
-
-def _has_fixed_shape(kind: tvm.ir.Type) -> bool:
-    shape = getattr(kind, "shape", None)
-    return isinstance(shape, relax.ShapeExpr) and all(
-        isinstance(size, tvm.tirx.IntImm) for size in shape.values
-    )
-
-
-def _count_bytes(kind: relax.TensorType) -> int:
-    return prod(map(int, kind.shape.values)) * ((tvm.DataType(str(kind.dtype)).bits + 7) // 8)
 
 
 @mutator

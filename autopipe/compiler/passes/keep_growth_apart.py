@@ -28,14 +28,12 @@ too: it reads its operands from memory. Equal calls share a PrimFunc, so all of 
     z = multiply(y, sigmoid(y))                 # 4 x
 """
 
-import math
-
 import tvm
 from tvm import relax
 
 from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph.calls import graph_functions, is_kernel_call, list_bindings
-from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.literals import count_elements
 from autopipe.tasks.op_info import KINDS
 
 _BROADCAST, _INJECTIVE, _PRODUCT = map(
@@ -69,7 +67,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         sources = [variable for variable in read if variable.name in products]
         if pattern == _PRODUCT or (follows and sources):
             products.add(result.name)
-        if follows and any(_count_elements(a) < _count_elements(result) for a in sources):
+        if follows and any(count_elements(a) < count_elements(result) for a in sources):
             spreading.add(call.args[0])
         length = 1 + sum(lengths.get(variable.name, 0) for variable in read)
         if not 0 <= pattern <= _INJECTIVE:
@@ -80,7 +78,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         lengths[result.name] = length
         if (
             pattern == _INJECTIVE
-            and all(_count_elements(operand) < _count_elements(result) for operand in operands)
+            and all(count_elements(operand) < count_elements(result) for operand in operands)
             and _has_float_indices(module[call.args[0]])
         ):
             choosing.add(call.args[0])
@@ -108,9 +106,3 @@ def _read_pattern_kind(module: tvm.IRModule, call: relax.Call) -> int:
     """Return TVM's pattern kind of a called PrimFunc, an index into `KINDS`; -1 if unknown."""
     attrs = module[call.args[0]].attrs
     return int(attrs[_PATTERN]) if attrs and _PATTERN in attrs else -1
-
-
-def _count_elements(value: relax.Expr) -> int:
-    """Return the number of elements of a tensor, or 0 if its shape is dynamic."""
-    shape = read_static_shape(value)
-    return 0 if shape is None else math.prod(shape)

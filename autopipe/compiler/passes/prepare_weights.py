@@ -12,7 +12,6 @@ here:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
 import tvm
@@ -24,6 +23,7 @@ from tvm.tirx import For, ForKind, IntImm, PrimFunc
 from autopipe.artifacts.signature import PREPARE
 from autopipe.compiler.graph.calls import find_callee, list_bindings
 from autopipe.compiler.graph.hoist import COUNT
+from autopipe.compiler.graph.literals import count_bytes
 from autopipe.compiler.graph.weights import TRANSFORM
 from autopipe.compiler.pass_state import LinkState
 
@@ -88,7 +88,7 @@ def _find_late_weights(packing: tvm.IRModule) -> dict[int, _LateWeight]:
         if value is None or find_callee(value) is None or len(value.args[1].fields) != 1:
             continue
         (source,) = value.args[1].fields
-        before, after = _count_bytes(source.ty), _count_bytes(result.ty)
+        before, after = count_bytes(source.ty), count_bytes(result.ty)
         if after >= _GROWTH * before and after - before >= _LEAST:
             late[at] = _LateWeight(source, value.args[0])
     return late
@@ -121,10 +121,6 @@ def _read_result_tuple(function: relax.Function) -> relax.Tuple:
     while value in values:
         value = values[value]
     return value if isinstance(value, relax.Tuple) else relax.Tuple([])
-
-
-def _count_bytes(kind: relax.TensorType) -> int:
-    return prod(map(int, kind.shape.values)) * ((tvm.DataType(str(kind.dtype)).bits + 7) // 8)
 
 
 def _serialize_kernel(function: PrimFunc) -> PrimFunc:

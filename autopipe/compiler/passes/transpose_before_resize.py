@@ -6,7 +6,6 @@
 If nothing else reads the large result, the small image is transposed instead of it.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,7 +15,7 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler.graph.calls import graph_functions
-from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.literals import count_elements
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.graph.split_resize import RESIZE
 
@@ -51,7 +50,7 @@ def _move_transpose(reads: Mapping[str, int], site: CallSite) -> relax.Expr:
     if resize is None or order != _TO_NCHW:
         return call
     attrs, (data, size) = resize.attrs, resize.args
-    if str(attrs.layout) != "NHWC" or _count_elements(data) >= _count_elements(resize):
+    if str(attrs.layout) != "NHWC" or count_elements(data) >= count_elements(resize):
         return call
     return relax.op.image.resize2d(
         site.emit(relax.op.permute_dims(data, order)), size, list(attrs.roi), "NCHW",
@@ -59,7 +58,3 @@ def _move_transpose(reads: Mapping[str, int], site: CallSite) -> relax.Expr:
         str(attrs.rounding_method), float(attrs.cubic_alpha), int(attrs.cubic_exclude),
         float(attrs.extrapolation_value), str(resize.ty.dtype),
     )  # fmt: skip
-
-
-def _count_elements(value: relax.Expr) -> int:
-    return math.prod(read_static_shape(value) or (0,))
