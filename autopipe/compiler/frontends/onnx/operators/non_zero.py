@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-from tvm import ir, relax, te, tirx
+from tvm import relax, te, tirx
 from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
@@ -14,18 +13,8 @@ from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
 
 def convert_non_zero(site: NodeSite) -> Expr:
-    """Convert NonZero of a constant."""
-    data = site.require_constant(0)
-    places = np.stack(np.nonzero(np.atleast_1d(data)))
-    return relax.const(places.astype("int64"), "int64")
-
-
-def convert_dynamic_non_zero(site: NodeSite) -> Expr | None:
-    """Convert NonZero of computed data: [rank, count] int64, one column for each element."""
-    extents = site.extents
-    data = site.inputs[0]
-    if isinstance(data, ir.GenericConst):
-        return None
+    """Convert NonZero: [rank, count] int64, one column for each element; constants are folded."""
+    extents, data = site.extents, site.inputs[0]
     sizes = extents.shape(data, site.label) or [1]
     places = find_nonzero_places(site, data, sizes)
     if len(sizes) == 1:
@@ -51,7 +40,6 @@ OPERATORS: Final = (
         name="NonZero",
         since=13,
         converter=convert_non_zero,
-        convert_dynamic=convert_dynamic_non_zero,
         deciding=(0,),
         traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),

@@ -6,7 +6,6 @@ from typing import Final
 from tvm import te, tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Size
 from autopipe.compiler.frontends.onnx.conversion.place_limits import (
     Limits,
@@ -22,15 +21,17 @@ from autopipe.errors import ModelError
 
 def convert_reverse_sequence(site: NodeSite) -> Expr:
     """Convert ReverseSequence: reverse the first `sequence_lens[n]` steps of sequence n."""
-    axes = [int(site.attr.get("time_axis", 0)), int(site.attr.get("batch_axis", 1))]
-    time, batch = (axis % site.inputs[0].ty.ndim for axis in axes)
-    label = site.label
-    if operand_facts.read_extents(site.inputs[0].ty, f"input of {label}")[batch] < 0:
-        raise ModelError(f"{label} has a dynamic batch; give its size")
-
+    data, lengths = site.inputs[:2]
+    sizes = site.extents.shape(data, site.label)
+    time, batch = (int(site.attr.get(f"{name}_axis", axis)) % len(sizes)
+                   for axis, name in enumerate(("time", "batch")))  # fmt: skip
+    (count,) = site.extents.shape(lengths, site.label)
+    if is_open([sizes[batch]]) and not site.extents.equal(count, sizes[batch]):
+        raise ModelError(f"{site.label} has {count} lengths for a batch of {sizes[batch]}; "
+                         f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
     check_places(_SEQUENCES, site)
     return site.bb.emit_te(
-        make_reversal(time, batch), *site.inputs[:2], primfunc_name_hint="reverse_sequence"
+        make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"
     )
 
 
@@ -53,25 +54,6 @@ def make_reversal(time: int, batch: int) -> Callable[..., te.Tensor]:
     return reverse
 
 
-def convert_dynamic_reverse_sequence(site: NodeSite) -> Expr | None:
-    """Convert ReverseSequence of a dynamic batch; None for a static one."""
-    extents = site.extents
-    data, lengths = site.inputs[:2]
-    label = site.label
-    sizes = extents.shape(data, label)
-    time, batch = (int(site.attr.get(f"{name}_axis", axis)) % len(sizes)
-                   for axis, name in enumerate(("time", "batch")))  # fmt: skip
-    if not is_open([sizes[batch]]):
-        return None
-    (count,) = extents.shape(lengths, label)
-    if not extents.equal(count, sizes[batch]):
-        raise ModelError(f"{label} has {count} lengths for a batch of {sizes[batch]}; "
-                         f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
-    return site.bb.emit_te(
-        make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"
-    )
-
-
 def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
     data, lengths = shapes
     return [(data[int(attr.get("batch_axis", 1))], lengths[0])]
@@ -89,6 +71,5 @@ OPERATORS: Final = (
         name="ReverseSequence",
         since=28,
         converter=convert_reverse_sequence,
-        convert_dynamic=convert_dynamic_reverse_sequence,
     ),
 )

@@ -2,12 +2,10 @@
 
 from typing import Final
 
-import numpy as np
-from tvm import ir, relax, te, tirx
+from tvm import relax, te, tirx
 from tvm.ir import Expr
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
@@ -23,28 +21,8 @@ from autopipe.errors import ModelError
 
 
 def convert_unique(site: NodeSite) -> Expr:
-    """Convert Unique elements or slices of a constant."""
-    data = site.require_constant(0)
-    axis = site.attr.get("axis")
-    elements, first, inverse, counts = np.unique(
-        data, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    order = np.arange(len(first)) if site.attr.get("sorted", 1) else np.argsort(first)
-    places = np.argsort(order)[inverse.reshape(-1)]
-    results = (np.take(elements, order, axis or 0), first[order], places, counts[order])
-    count = site.output_count
-    outputs = [operand_facts.make_constant(results[0])]
-    outputs += [operand_facts.make_constant(each.astype("int64")) for each in results[1:count]]
-    return relax.Tuple(outputs) if count > 1 else outputs[0]
-
-
-def convert_dynamic_unique(site: NodeSite) -> Expr | None:
     """Convert Unique of all elements: sort, then keep the first of each run of equal elements."""
-    extents, bb = site.extents, site.bb
-    data = site.inputs[0]
-    if isinstance(data, ir.GenericConst):
-        return None
-    label = site.label
+    extents, bb, data, label = site.extents, site.bb, site.inputs[0], site.label
     sizes = extents.shape(data, label)
     if "axis" in site.attr and len(sizes) > 1:
         raise ModelError(f"{label} along an axis of several is not supported")
@@ -107,7 +85,6 @@ OPERATORS: Final = (
         name="Unique",
         since=28,
         converter=convert_unique,
-        convert_dynamic=convert_dynamic_unique,
         deciding=(0,),
         traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),
