@@ -3,7 +3,7 @@
 from typing import Final
 
 from autopipe.compiler.frontends.onnx.operator import Operator
-from autopipe.compiler.frontends.onnx.rewriting.onnx_body import write_onnx_body
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 
 OPERATORS: Final = (
     Operator(name="NegativeLogLikelihoodLoss", since=22, body=write_onnx_body),

@@ -8,7 +8,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.rewriting.onnx_body import write_onnx_body
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.errors import ModelError
 
 

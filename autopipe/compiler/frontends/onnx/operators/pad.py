@@ -19,9 +19,9 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.tensors import describe_node as tell_node
 from autopipe.compiler.frontends.onnx.reading.tensors import read_attributes
-from autopipe.compiler.frontends.onnx.rewriting.onnx_body import write_onnx_body
 from autopipe.errors import ModelError
 
 _BORDERS: Final[Mapping[str, tuple[Any, ...]]] = {

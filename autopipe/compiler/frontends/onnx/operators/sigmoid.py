@@ -9,7 +9,7 @@ from autopipe.compiler.frontends import moments as rules
 from autopipe.compiler.frontends.onnx.conversion.operand_facts import make_scalar_factory
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
-from autopipe.compiler.frontends.onnx.rewriting.onnx_body import write_onnx_body
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 
 
 def convert_hard_sigmoid(site: NodeSite) -> Expr:

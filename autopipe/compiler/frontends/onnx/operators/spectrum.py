@@ -8,9 +8,9 @@ from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
 from autopipe.compiler.frontends.onnx.reading.operand import Operand
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_attributes
-from autopipe.compiler.frontends.onnx.rewriting.onnx_body import write_onnx_body
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24
