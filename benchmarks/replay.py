@@ -46,10 +46,10 @@ from autopipe.schedules.implementations.implementation import build_implementati
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import serve
 from autopipe.tasks.weights import count_weight_bytes
+from autopipe.tuning.bandit import Arm, Bandit
 from autopipe.tuning.clock import estimate_touched_bytes, name_clock
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.search import loop
-from autopipe.tuning.search.bandit import Arm, Bandit
 from autopipe.tuning.search.concurrent_runs import ConcurrentRuns
 from autopipe.tuning.search.first_round import measure_starts
 from autopipe.tuning.search.scheduler import choose_by_gradient

@@ -39,8 +39,8 @@ from autopipe.schedules.engines.registry import load_engine_makers
 from autopipe.schedules.policy import Contender
 from autopipe.schedules.templates.serve import serve
 from autopipe.tasks.task import Task
+from autopipe.tuning.bandit import Arm, Bandit
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.search.bandit import Arm, Bandit
 from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
 from autopipe.tuning.search.scheduler import choose_by_gradient
 from autopipe.tuning.search.searcher import Searcher, make_search_key

@@ -26,8 +26,8 @@ from tvm.script.ir_builder import IRBuilder
 from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
+from autopipe.schedules.analysis.effort import is_elementary
 from autopipe.schedules.analysis.expressions import replace_variables
-from autopipe.schedules.effort import is_elementary
 from autopipe.schedules.loop_writer import element_block, store_element
 
 _TIMES: Final = 4

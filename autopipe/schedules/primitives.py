@@ -1,8 +1,9 @@
-"""Schedule primitives: parallelizes loops where that pays, and replaces the body of a function."""
+"""Schedules of functions: empty ones, parallel loops where they pay, replaced bodies."""
 
 import math
 from collections.abc import Iterable, Sequence
 
+import tvm
 from tvm.ir import TensorRegion, Var
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
@@ -11,6 +12,11 @@ from tvm.tirx import IntImm, Stmt, stmt_seq
 from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import extent_of, extents_of
 from autopipe.schedules.parallel_work import ELEMENTS, UNKNOWN_SIZE
+
+
+def make_schedule(module: tvm.IRModule) -> Schedule:
+    """Create an empty schedule of a module."""
+    return Schedule(module, debug_mask="none", error_render_level="none")
 
 
 def rewrite_function(sch: Schedule, body: Stmt, buffers: Sequence[Var] | None = None) -> None:

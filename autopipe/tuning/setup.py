@@ -31,11 +31,11 @@ from autopipe.tasks.weights import count_weight_bytes
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.clock import estimate_touched_bytes, name_clock
 from autopipe.tuning.deadline import Deadline
-from autopipe.tuning.decision.sized_models import can_run
 from autopipe.tuning.journal import open_journal
 from autopipe.tuning.progress import ProgressReporter
 from autopipe.tuning.runners import open_runner
 from autopipe.tuning.runners.runner import Runner, Wanted
+from autopipe.tuning.sized_models import can_run
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 

@@ -8,8 +8,8 @@ import tvm
 
 from autopipe.schedules.policy import PLAIN, SERIAL, Contender, is_allowed
 from autopipe.tasks.task import Task
+from autopipe.tuning.bandit import Bandit
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.search.bandit import Bandit
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from autopipe.compiler.fusion.scope import Scope
 from autopipe.compiler.library.build import build_library
 from autopipe.compiler.library.evaluate_weights import evaluate_weights
 from autopipe.compiler.tasks import extract_tasks
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.recurrence import RECURRENCE
-from autopipe.schedules.templates.template import make_schedule
 from tests.compiler.frontends.control import control_models
 from tests.compiler.frontends.models import save
 

@@ -5,9 +5,9 @@ from tvm import te, topi
 
 from autopipe.measure.check import checked
 from autopipe.schedules.flat import collapse_last_axes
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import make_schedule
 from tests.support import here
 
 

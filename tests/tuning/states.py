@@ -4,7 +4,7 @@ from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
 from autopipe.records.record import Platform
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.search.bandit import Arm, Bandit
+from autopipe.tuning.bandit import Arm, Bandit
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 from tests.schedules.tasks import CONDITIONS, task

@@ -7,7 +7,7 @@ import pytest
 
 from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender
-from autopipe.tuning.search.bandit import Arm, Bandit
+from autopipe.tuning.bandit import Arm, Bandit
 
 FAST, SLOW = Contender("autotvm", "direct"), Contender("ansor", "direct")
 OTHER = Contender("autotvm", "winograd4")

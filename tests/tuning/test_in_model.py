@@ -26,10 +26,10 @@ from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.decision import in_model
 from autopipe.tuning.decision.in_model import ModelComparison
 from autopipe.tuning.decision.model_runs import TooLate
-from autopipe.tuning.decision.sized_models import SizedModel
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.setup import ModelTasks, Setup
+from autopipe.tuning.sized_models import SizedModel
 from tests.schedules.engines.test_static import dense, module_of
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task

@@ -5,7 +5,7 @@ from tvm import relax
 from autopipe.artifacts.lowering import SizedModules
 from autopipe.compiler import lowering, module_io
 from autopipe.compiler.tasks import extract_tasks
-from autopipe.tuning.decision.sized_models import can_run, load_sized_models
+from autopipe.tuning.sized_models import can_run, load_sized_models
 from tests.compiler import graphs
 
 

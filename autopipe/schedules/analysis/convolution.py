@@ -17,7 +17,7 @@ from tvm.tirx import IntImm, Sub
 
 from autopipe.compiler.graph.weights import list_weights
 from autopipe.schedules.analysis.blocks import is_spatial
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import make_schedule
 
 _LAYOUTS: Final = {4: ("NHWC", "HWIO"), 5: ("NDHWC", "DHWIO")}
 """Layouts of data and kernel, by their number of axes."""

@@ -21,13 +21,13 @@ from tvm.s_tir.schedule import SBlockRV
 from autopipe.compiler.loops.exact_divisions import to_iteration_sum
 from autopipe.schedules.analysis.blocks import bind_axes, element_bits, is_spatial, is_static
 from autopipe.schedules.analysis.boundaries import divide_last_axis, nodes_of
+from autopipe.schedules.analysis.choices import can_read_both, has_indirect_choice
+from autopipe.schedules.analysis.effort import Effort, estimate_element_effort
 from autopipe.schedules.analysis.expressions import is_branch
 from autopipe.schedules.analysis.periods import DIVISIONS
 from autopipe.schedules.analysis.simple_indices import simplify_block
 from autopipe.schedules.analysis.usual_stride import find_axis_stride
 from autopipe.schedules.analysis.written_axes import use_written_axes
-from autopipe.schedules.choices import can_read_both, has_indirect_choice
-from autopipe.schedules.effort import Effort, estimate_element_effort
 from autopipe.schedules.primitives import replace_block
 
 _WIDE: Final = 64

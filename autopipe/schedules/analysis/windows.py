@@ -25,7 +25,7 @@ from autopipe.schedules.analysis.blocks import (
     is_spatial,
     is_static,
 )
-from autopipe.schedules.effort import estimate_call_ns
+from autopipe.schedules.analysis.effort import estimate_call_ns
 
 NARROW: Final = 4
 """Elements in the shortest profitable vector."""

@@ -21,8 +21,7 @@ from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.dispatch import can_take_op
 from autopipe.schedules.implementations.library_call import write_library_call
-from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import inline_blocks, make_schedule
 from autopipe.tasks.tensor import Tensor
 
 

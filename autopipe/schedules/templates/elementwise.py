@@ -50,13 +50,13 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import read_dynamic_sizes
 from autopipe.environment.template_versions import schedule_version
+from autopipe.schedules.analysis.choices import read_both, replace_branches
 from autopipe.schedules.analysis.movement import (
     Movement,
     find_innermost,
     inline_into_last,
     match_movement,
 )
-from autopipe.schedules.choices import read_both, replace_branches
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.flat import collapse_last_axes
 from autopipe.schedules.hardware import HardwareParams

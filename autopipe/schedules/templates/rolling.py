@@ -35,9 +35,9 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.windows import Windows, inline_copies
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.primitives import inline_blocks, rewrite_function
+from autopipe.schedules.primitives import inline_blocks, make_schedule, rewrite_function
 from autopipe.schedules.templates.contraction import build_operand_nests
-from autopipe.schedules.templates.template import Template, make_schedule
+from autopipe.schedules.templates.template import Template
 from autopipe.schedules.templates.window import WINDOW, pack_weights
 from autopipe.schedules.tiling import promise
 from autopipe.schedules.tiling.form import Contraction

@@ -30,7 +30,8 @@ from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.lifted import hoist_calls
-from autopipe.schedules.templates.template import AnyTemplate, Template, make_schedule
+from autopipe.schedules.primitives import make_schedule
+from autopipe.schedules.templates.template import AnyTemplate, Template
 
 AS_IT_IS: Final = "loops"
 """The name in place of a template where a part stays unscheduled."""

@@ -11,14 +11,8 @@ import tvm
 from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import (
-    AnyTemplate,
-    Knobs,
-    Match,
-    Matcher,
-    Template,
-    make_schedule,
-)
+from autopipe.schedules.primitives import make_schedule
+from autopipe.schedules.templates.template import AnyTemplate, Knobs, Match, Matcher, Template
 
 _LOG: Final = logging.getLogger(__name__)
 

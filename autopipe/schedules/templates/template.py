@@ -26,6 +26,7 @@ from autopipe.compiler.loops.zero_based_axes import begin_at_zero
 from autopipe.config.problem import format_value
 from autopipe.errors import StageError
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -145,11 +146,6 @@ def serves_dynamic(schedule: str) -> bool:
 
 _SHOWN: Final = 400
 """Maximum characters of unknown knobs in an error message."""
-
-
-def make_schedule(module: tvm.IRModule) -> Schedule:
-    """Create an empty schedule of a module."""
-    return Schedule(module, debug_mask="none", error_render_level="none")
 
 
 @dataclass(frozen=True, slots=True)

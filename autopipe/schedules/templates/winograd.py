@@ -44,8 +44,8 @@ from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import parallelize_loop, write_out
-from autopipe.schedules.templates.template import Template, make_schedule
+from autopipe.schedules.primitives import make_schedule, parallelize_loop, write_out
+from autopipe.schedules.templates.template import Template
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
 _KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"

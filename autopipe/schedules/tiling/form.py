@@ -14,9 +14,9 @@ from tvm.s_tir import SBlock, Schedule
 from autopipe.compiler.find_nodes import list_loads
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import element_bits, extents_of, is_copy, is_spatial
+from autopipe.schedules.analysis.effort import estimate_call_ns
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.simple_indices import to_simple_indices
-from autopipe.schedules.effort import estimate_call_ns
 from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.tiling.lines import Lines, choose_tile_axes
 

@@ -21,8 +21,7 @@ from autopipe.schedules.analysis.blocks import Extent, is_copy, is_spatial, is_s
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.steps import Steps
 from autopipe.schedules.analysis.windows import Windows
-from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import inline_blocks, make_schedule
 from autopipe.schedules.tiling import form
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.padding import Padding

@@ -18,8 +18,8 @@ from autopipe.tuning.deadline import COMPARISONS
 from autopipe.tuning.decision.compare import Decided, FinalistComparison
 from autopipe.tuning.decision.finalists import Finalists, plan_others, select_finalists
 from autopipe.tuning.decision.model_runs import Limits, TooLate
-from autopipe.tuning.decision.sized_models import SizedModel, load_sized_models
 from autopipe.tuning.setup import Setup
+from autopipe.tuning.sized_models import SizedModel, load_sized_models
 from autopipe.tuning.task_state import TaskState
 
 _SHORTEST: Final = 3.0

@@ -10,10 +10,10 @@ from autopipe.safety.maker import Maker
 from autopipe.schedules.engines.fallback import UNSCHEDULED, Fallback, iterate_fallbacks
 from autopipe.schedules.policy import Contender, Policy, is_allowed
 from autopipe.tasks.task import Task
+from autopipe.tuning.bandit import Arm, ArmStats, Bandit
 from autopipe.tuning.check_schedules import Checks
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
-from autopipe.tuning.search.bandit import Arm, ArmStats, Bandit
 from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
 

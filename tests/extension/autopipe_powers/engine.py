@@ -1,6 +1,7 @@
 """Engine `widest`: the settings of template `chunks`, the longest loops first."""
 
-from autopipe.schedules.templates.template import dump, make_schedule
+from autopipe.schedules.primitives import make_schedule
+from autopipe.schedules.templates.template import dump
 
 from .template import CHUNKS
 

@@ -4,7 +4,7 @@ from tvm import te, tirx
 
 from autopipe.api.compute import to_declared_module
 from autopipe.schedules.analysis.movement import match_movement
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import make_schedule
 from tests.support.table import each_row
 
 ROWS, COLUMNS = 40, 64

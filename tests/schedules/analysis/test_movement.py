@@ -10,9 +10,10 @@ from tvm.s_tir import Schedule
 from autopipe.measure.check import checked
 from autopipe.schedules.analysis import movement
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import elementwise, list_templates
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import AnyTemplate, dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import AnyTemplate, dump, replay_setting
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import TARGET

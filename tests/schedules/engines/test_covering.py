@@ -4,7 +4,7 @@ from tvm import te, topi
 from autopipe.schedules.engines.ansor import Ansor
 from autopipe.schedules.engines.covering import has_all_instances
 from autopipe.schedules.engines.engine import Problem
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import make_schedule
 from tests.schedules.engines.test_static import module_of
 from tests.schedules.tasks import CONDITIONS, task
 from tests.schedules.templates.test_sequence import SERVED, convolutions

@@ -6,9 +6,9 @@ from tvm import te
 
 from autopipe.api.compute import to_declared_module
 from autopipe.schedules.engines import default, loops
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import make_schedule
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
 from tests.schedules.engines.test_static import module_of

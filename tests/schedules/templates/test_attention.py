@@ -13,9 +13,10 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.target.target import make_host_target
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.attention import ATTENTION
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import dump, replay_setting
 from autopipe.schedules.tiling.bands import Attended, QueryBand
 from tests.schedules.loops import extents
 from tests.support.table import each_row

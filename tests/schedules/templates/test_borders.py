@@ -6,9 +6,9 @@ from tvm import te, tirx
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.measure.check import checked
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
-from autopipe.schedules.templates.template import make_schedule
 from tests.support import here
 
 ROWS, WIDTH, COLORS = 40, 230, 3

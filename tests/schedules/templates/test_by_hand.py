@@ -8,9 +8,10 @@ from tvm import te, topi
 
 from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import by_hand
 from autopipe.schedules.templates.by_hand import BY_HAND, StepsBeside
-from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.tasks import TARGET
 
 HARDWARE = HardwareParams(vector_bits=256, registers=16, cores=2)

@@ -15,9 +15,9 @@ from autopipe.measure import check
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.dot_product import DOT_PRODUCT
-from autopipe.schedules.templates.template import make_schedule
 from tests.schedules import emulated
 from tests.schedules.computed import assert_same
 from tests.schedules.tasks import CONDITIONS

@@ -6,7 +6,7 @@ from tvm import te, topi
 from autopipe.api.compute import to_declared_module
 from autopipe.measure.check import checked
 from autopipe.schedules.engines.fallback import choose_fallback
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.window import WINDOW
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS

@@ -3,9 +3,9 @@ import tvm
 from tvm import te, topi
 
 from autopipe.schedules.engines.fallback import choose_fallback
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.long_rows import LONG_ROWS
-from autopipe.schedules.templates.template import make_schedule
 from tests.schedules.computed import assert_same, positive
 from tests.schedules.tasks import CONDITIONS
 

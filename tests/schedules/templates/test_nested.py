@@ -6,9 +6,10 @@ import tvm
 from tvm import te, tirx, topi
 
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.computed import assert_same, normal
 from tests.support.table import each_row
 

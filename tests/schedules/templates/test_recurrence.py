@@ -17,16 +17,12 @@ from autopipe.measure import check
 from autopipe.measure.build import compile_module
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
 from autopipe.schedules.templates.recurrence import RECURRENCE
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import (
-    dump,
-    make_schedule,
-    match_function,
-    replay_setting,
-)
+from autopipe.schedules.templates.template import dump, match_function, replay_setting
 from tests.schedules import emulated
 from tests.schedules.tasks import TARGET
 from tests.support.table import each_row

@@ -15,11 +15,11 @@ from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.engines.fallback import choose_fallback
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates import reduction
 from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.templates.reduction import REDUCTION
-from autopipe.schedules.templates.template import make_schedule
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
 from tests.support.table import each_row

@@ -12,9 +12,9 @@ from autopipe.compiler.roi_align import RegionForm, build_regions, parse_form
 from autopipe.compiler.target.target import make_host_target
 from autopipe.measure.check import checked
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.regions import REGIONS
 from autopipe.schedules.templates.serve import serve
-from autopipe.schedules.templates.template import make_schedule
 from tests.support.table import each_row
 
 TARGET = make_host_target(2)

@@ -6,9 +6,10 @@ from dataclasses import replace
 from tvm import te, topi
 
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import serve
 from autopipe.schedules.templates.rolling import ROLLING
-from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.engines.test_static import module_of
 from tests.support.table import each_row

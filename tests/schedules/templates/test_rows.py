@@ -12,8 +12,9 @@ import autopipe
 from autopipe.compiler.graph import elementary
 from autopipe.measure.check import PlainLoops
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.rows import ROWS, RowVectors
-from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.engines.test_default import argmax, pool, transpose_and_concat
 from tests.schedules.loops import extents
 from tests.schedules.tasks import TARGET

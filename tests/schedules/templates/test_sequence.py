@@ -7,10 +7,10 @@ from tvm import relax, te, topi
 from autopipe.measure.build import without_weights
 from autopipe.measure.check import PlainLoops, checked
 from autopipe.schedules.engines.fallback import choose_fallback
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates import sequence
 from autopipe.schedules.templates.sequence import SEQUENCE
-from autopipe.schedules.templates.template import make_schedule
 from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_static import PLAIN, conv, module_of, planned
 from tests.schedules.tasks import CONDITIONS, TARGET

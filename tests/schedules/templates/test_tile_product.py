@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from autopipe.measure import check
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.engines import static
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.tile_product import TILE_PRODUCT
 from autopipe.schedules.tiling import tile_blocks
 from autopipe.schedules.tiling.tile_blocks import Block

@@ -7,7 +7,7 @@ from tvm import te, topi
 from autopipe.schedules.analysis.movement import inline_into_last
 from autopipe.schedules.analysis.strides import find_strided_loops
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.templates.template import make_schedule
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.compiler.graphs import TARGET
 from tests.schedules.computed import assert_same, called, compiled, normal

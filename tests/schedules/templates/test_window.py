@@ -7,8 +7,9 @@ from tvm.s_tir import Schedule
 
 from autopipe.measure.build import build_kernel
 from autopipe.schedules.hardware import HardwareParams
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import list_templates, window
-from autopipe.schedules.templates.template import dump, make_schedule, replay_setting
+from autopipe.schedules.templates.template import dump, replay_setting
 from autopipe.schedules.templates.window import WINDOW
 from autopipe.schedules.tiling import window_tile
 from autopipe.schedules.tiling.window_tile import WindowTile

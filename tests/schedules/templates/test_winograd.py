@@ -27,8 +27,8 @@ from autopipe.schedules.implementations.winograd import (
     winograd4,
     winograd6,
 )
+from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.replay import replay_schedule
-from autopipe.schedules.templates.template import make_schedule
 from autopipe.schedules.templates.winograd import WINOGRAD
 from tests.compiler import graphs
 from tests.schedules.computed import called, compiled
