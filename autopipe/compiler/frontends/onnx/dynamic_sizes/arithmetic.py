@@ -205,7 +205,8 @@ def expand_numbers(site: NodeSite) -> Array | None:
 def take_product(site: NodeSite) -> Array | None:
     """Evaluate ReduceProd of a vector."""
     data, *others = site.numbers
-    axes = site.attr.get("axes", *(list(one) for one in others[:1] if one is not None))
+    operand = others[0] if others else None
+    axes = site.attr.get("axes", None if operand is None else operand.reshape(-1).tolist())
     if data is None or _is_part(data) or data.ndim != 1 or axes not in (None, [0], [-1]):
         return None
     product = as_scalar_array(site.extents.simple(multiply_sizes(data.tolist())))

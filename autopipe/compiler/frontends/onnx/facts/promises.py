@@ -87,7 +87,7 @@ class _PromisedGraph(GraphIndex):
         if operator.name != "Cast":
             return operator.traits
         dtype = read_attributes(node).get("to", 0)
-        producer = self.makers.get(node.input[0])
+        producer = self.producers.get(node.input[0])
         is_exact = dtype in _FLOAT16_TYPES or (
             dtype in _WIDE_FLOAT_TYPES and (producer is None or producer.op_type == "Cast")
         )
@@ -112,7 +112,7 @@ class _PromisedGraph(GraphIndex):
             if value in summands or value in self.stored or value in self._weights:
                 continue
             summands.add(value)
-            node = self.makers.get(value)
+            node = self.producers.get(value)
             is_sum = node is not None and (
                 has_trait(node, Trait.ADDS) or node.op_type in {"Identity", "Neg"}
             )
@@ -127,7 +127,7 @@ class _PromisedGraph(GraphIndex):
         floors: dict[str, float] = {}
         unit = float(np.finfo(dtype).eps) * _SATURATION_UNITS
         for name in self._sort_operands(output):
-            floors[name] = self._propagate_floor(self.makers[name], unit, floors)
+            floors[name] = self._propagate_floor(self.producers[name], unit, floors)
         return floors.get(output, 0.0)
 
     def _sort_operands(self, output: str) -> list[str]:
@@ -136,7 +136,7 @@ class _PromisedGraph(GraphIndex):
         pending = [(output, False)]
         while pending:
             name, is_expanded = pending.pop()
-            node = self.makers.get(name)
+            node = self.producers.get(name)
             if node is None or name in order:
                 continue
             if is_expanded:
@@ -164,7 +164,7 @@ class _PromisedGraph(GraphIndex):
 
     def _find_magnitude(self, name: str) -> float:
         """Return the largest absolute value of a constant, 0 for other values."""
-        values = self._weights[name] if name in self._weights else self.constant(name)
+        values = self._weights[name] if name in self._weights else self.find_constant(name)
         if values is None or not values.size:
             return 0.0
         return max(abs(float(values.min())), abs(float(values.max())))

@@ -27,7 +27,7 @@ class GraphIndex:
 
     def index_nodes(self) -> None:
         """Rebuild the index of producers and readers."""
-        self.makers = {name: node for node in self.graph.node for name in node.output if name}
+        self.producers = {name: node for node in self.graph.node for name in node.output if name}
         self.readers = count_uses(self.graph)
         self._last_readers = {name: node for node in self.graph.node for name in node.input}
 
@@ -37,20 +37,22 @@ class GraphIndex:
         self.index_nodes()
 
     def replace_results(self, nodes: Mapping[str, list[NodeProto]]) -> None:
-        """Replace the nodes that compute the named values."""
+        """Replace the nodes that compute the named values; an index of no changes stays."""
+        if not nodes:
+            return
         old_nodes = self.graph.node
         self.replace_nodes(new for old in old_nodes for new in nodes.get(old.output[0], [old]))
 
-    def constant(self, name: str) -> Array | None:
+    def find_constant(self, name: str) -> Array | None:
         """Return the values of a constant, None if the value is computed."""
         return np.asarray(to_array(self.stored[name])) if name in self.stored else None
 
-    def maker(self, name: str, *kinds: str) -> NodeProto | None:
+    def find_producer(self, name: str, *kinds: str) -> NodeProto | None:
         """Return the node that computes a value, if it is one of some standard operators."""
-        node = self.makers.get(name)
+        node = self.producers.get(name)
         return node if node is not None and node.op_type in kinds and not node.domain else None
 
-    def reader(self, name: str) -> NodeProto | None:
+    def find_only_reader(self, name: str) -> NodeProto | None:
         """Return the only reader of a value, None if it has several or is an output."""
         return self._last_readers.get(name) if self.readers[name] == 1 else None
 

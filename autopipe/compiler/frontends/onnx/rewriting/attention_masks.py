@@ -32,7 +32,7 @@ def rewrite_mask_tests(graph: GraphProto) -> None:
 def _match_row_maximum(index: GraphIndex, equal: NodeProto) -> tuple[NodeProto, str] | None:
     """Return (the ReduceMax node compared with minus infinity, the name of the latter) or None."""
     for largest, operand in (equal.input, reversed(equal.input)):
-        reduction = index.maker(largest, "ReduceMax")
+        reduction = index.find_producer(largest, "ReduceMax")
         if reduction is not None and _is_least(index, operand):
             return reduction, operand
     return None
@@ -40,9 +40,9 @@ def _match_row_maximum(index: GraphIndex, equal: NodeProto) -> tuple[NodeProto, 
 
 def _is_least(index: GraphIndex, name: str) -> bool:
     """Whether a value is a single constant minus infinity."""
-    while (maker := index.maker(name, *_PASSES_ON)) is not None:
-        name = maker.input[0]
-    values = index.constant(name)
+    while (producer := index.find_producer(name, *_PASSES_ON)) is not None:
+        name = producer.input[0]
+    values = index.find_constant(name)
     return (
         values is not None
         and values.size == 1

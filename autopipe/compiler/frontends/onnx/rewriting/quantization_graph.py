@@ -20,7 +20,7 @@ class QuantizedGraph(GraphIndex):
         """Whether a node quantizes or dequantizes by a constant scalar scale and zero point."""
         if node.op_type not in _STEPS or len(node.input) <= _WITHOUT_ZERO:
             return False
-        scale, zero = self.constant(node.input[1]), self.zero(node)
+        scale, zero = self.find_constant(node.input[1]), self.zero(node)
         if scale is None or scale.dtype != np.float32 or zero is None:
             return False
         special = {each.name for each in node.attribute} - {"axis"}
@@ -30,11 +30,11 @@ class QuantizedGraph(GraphIndex):
 
     def number(self, name: str) -> np.float32:
         """Return a scalar constant."""
-        return np.float32(np.asarray(self.constant(name)).item())
+        return np.float32(np.asarray(self.find_constant(name)).item())
 
     def zero(self, node: NodeProto) -> Array | None:
         """Return a node's constant zero point, None if it is absent or computed."""
-        return self.constant(node.input[2]) if len(node.input) > _WITHOUT_ZERO else None
+        return self.find_constant(node.input[2]) if len(node.input) > _WITHOUT_ZERO else None
 
     def alike(self, first: NodeProto, second: NodeProto) -> bool:
         """Whether two plain nodes have the same scale and zero point."""

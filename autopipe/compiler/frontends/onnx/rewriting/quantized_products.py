@@ -81,7 +81,7 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
     inputs = [f"{output}/a", f"{output}/b"]
     if bias := [name for name in node.input[8:] if name]:
         scale, factors = f"{output}/bias scale", [names[1] for names in operands]
-        scales = [graph.constant(name) for name in factors]
+        scales = [graph.find_constant(name) for name in factors]
         if scales[0] is not None and scales[1] is not None:
             graph.store_as(scale, scales[0] * scales[1])
         else:
@@ -98,7 +98,7 @@ def _expand_product(graph: QuantizedGraph, node: NodeProto) -> Iterator[NodeProt
 
 def _cast_scale(graph: QuantizedGraph, name: str, new_name: str) -> Generator[NodeProto, None, str]:
     """Cast a scale to float32, the dtype of products, and return its name."""
-    values = graph.constant(name)
+    values = graph.find_constant(name)
     if values is not None and values.dtype == np.float32:
         return name
     if values is not None:
@@ -114,7 +114,7 @@ def _find_product(graph: QuantizedGraph, node: NodeProto) -> _Product | None:
     left, right = (_find_operand(graph, name) for name in node.input[:2])
     if left is None or right is None or left.scale.size != 1:
         return None
-    weights = graph.constant(right.values)
+    weights = graph.find_constant(right.values)
     rank = 0 if weights is None else weights.ndim
     if not _has_column_scales(node, right, rank) or (node.op_type == "Conv" and not rank):
         return None
@@ -132,11 +132,11 @@ def _is_plain(node: NodeProto) -> bool:
 
 def _find_operand(graph: QuantizedGraph, name: str) -> _Operand | None:
     """Return the int8 operand that a value is dequantized from, if its scale is constant."""
-    node = graph.maker(name, "DequantizeLinear")
+    node = graph.find_producer(name, "DequantizeLinear")
     if node is None or read_attributes(node).get("block_size"):
         return None
     values, scale, zero = [*node.input, ""][:3]
-    factors, points, constant_values = map(graph.constant, (scale, zero, values))
+    factors, points, constant_values = map(graph.find_constant, (scale, zero, values))
     typed_values = points if points is not None else constant_values
     if (
         factors is None
@@ -165,11 +165,13 @@ def _find_addend(
     """Return the third operand as (int32 bias, float32 addend), None if it is computed."""
     if len(node.input) < _WITH_BIAS or not node.input[2]:
         return None, None
-    floats = graph.constant(node.input[2])
+    floats = graph.find_constant(node.input[2])
     if floats is not None:
         return None, floats
-    maker = graph.maker(node.input[2], "DequantizeLinear")
-    values, factors = map(graph.constant, maker.input[:2]) if maker is not None else (None, None)
+    producer = graph.find_producer(node.input[2], "DequantizeLinear")
+    values, factors = (
+        map(graph.find_constant, producer.input[:2]) if producer is not None else (None, None)
+    )
     if values is None or factors is None or values.dtype != np.int32:
         return None
     exact = np.allclose(factors, scale.reshape(-1), rtol=_EXACT, atol=0)
@@ -211,12 +213,12 @@ def _find_scale(graph: QuantizedGraph, product: _Product) -> Array:
     """
     scale = product.left.scale * product.right.scale
     name = product.node.output[0]
-    reader = graph.reader(name)
+    reader = graph.find_only_reader(name)
     if reader is not None and reader.op_type == "Relu":
-        reader = graph.reader(reader.output[0])
+        reader = graph.find_only_reader(reader.output[0])
     if reader is None or reader.op_type != "QuantizeLinear" or product.addend is not None:
         return scale
-    step = graph.constant(reader.input[1])
+    step = graph.find_constant(reader.input[1])
     if step is None or step.size != 1:
         return scale
     reader.input[1] = graph.store_as(f"{name}/one", np.ones((), np.float32))

@@ -46,8 +46,8 @@ def _find_dequantizers(
 
     `after` is the reader of its result.
     """
-    makers = [graph.maker(name, _TO_FLOATS) for name in data]
-    plain = [node for node in (*makers, after) if node is not None and graph.is_plain(node)]
+    producers = [graph.find_producer(name, _TO_FLOATS) for name in data]
+    plain = [node for node in (*producers, after) if node is not None and graph.is_plain(node)]
     bytes_again = after is not None and after.op_type == _TO_BYTES
     return plain[:-1] if bytes_again and len(plain) > len(data) else None
 
@@ -57,24 +57,24 @@ def _move_operator(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str
     moves = has_trait(node, Trait.KEEPS_ELEMENTS | Trait.MOVES_ELEMENTS)
     if not (moves or node.op_type in _ALSO) or len(node.output) > 1:
         return
-    after = graph.reader(node.output[0])
+    after = graph.find_only_reader(node.output[0])
     data = list(node.input) if node.op_type == "Concat" else list(node.input[:1])
-    makers = _find_dequantizers(graph, data, after)
-    if makers is not None and after is not None:
-        yield node.output[0], list(_rewrite_on_int8(graph, node, after, makers))
+    producers = _find_dequantizers(graph, data, after)
+    if producers is not None and after is not None:
+        yield node.output[0], list(_rewrite_on_int8(graph, node, after, producers))
         yield after.output[0], []
 
 
 def _rewrite_on_int8(
-    graph: QuantizedGraph, node: NodeProto, after: NodeProto, makers: list[NodeProto]
+    graph: QuantizedGraph, node: NodeProto, after: NodeProto, producers: list[NodeProto]
 ) -> Iterator[NodeProto]:
     """Yield the operator on int8 of the result's scale, after requantization of its inputs."""
     new_node = type(node)()
     new_node.CopyFrom(node)
     new_node.output[0] = after.output[0]
-    for at, maker in enumerate(makers):
-        new_node.input[at] = maker.input[0]
-        if not graph.alike(maker, after):
+    for at, producer in enumerate(producers):
+        new_node.input[at] = producer.input[0]
+        if not graph.alike(producer, after):
             new_node.input[at] = f"{after.output[0]}/{at}"
             names = [node.input[at], *after.input[1:]]
             yield helper.make_node(_TO_BYTES, names, [new_node.input[at]], name=new_node.input[at])
@@ -83,18 +83,20 @@ def _rewrite_on_int8(
 
 def _sum_scaled(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, list[NodeProto]]]:
     """Yield (output, replacement) for a sum of dequantized tensors and its quantization."""
-    after = graph.reader(node.output[0]) if node.op_type == "Add" else None
+    after = graph.find_only_reader(node.output[0]) if node.op_type == "Add" else None
     if after is not None and after.op_type == "Relu":
-        after = graph.reader(after.output[0])
-    makers = _find_dequantizers(graph, list(node.input), after)
-    if makers is None or after is None:
+        after = graph.find_only_reader(after.output[0])
+    producers = _find_dequantizers(graph, list(node.input), after)
+    if producers is None or after is None:
         return
-    scales = [graph.number(maker.input[1]) / graph.number(after.input[1]) for maker in makers]
+    scales = [
+        graph.number(producer.input[1]) / graph.number(after.input[1]) for producer in producers
+    ]
     if not all(map(np.isfinite, scales)):
         return
     dequantizers = [
-        _scale_bytes(graph, maker, f"{node.output[0]}/{at}", scale)
-        for at, (maker, scale) in enumerate(zip(makers, scales, strict=True))
+        _scale_bytes(graph, producer, f"{node.output[0]}/{at}", scale)
+        for at, (producer, scale) in enumerate(zip(producers, scales, strict=True))
     ]
     total = helper.make_node(
         "Add", [one.output[0] for one in dequantizers], list(node.output), node.name
@@ -107,8 +109,12 @@ def _sum_scaled(graph: QuantizedGraph, node: NodeProto) -> Iterator[tuple[str, l
 
 
 def _scale_bytes(
-    graph: QuantizedGraph, maker: NodeProto, name: str, scale: np.float32
+    graph: QuantizedGraph, producer: NodeProto, name: str, scale: np.float32
 ) -> NodeProto:
     """Build a DequantizeLinear of another scale."""
-    names = [maker.input[0], graph.store_as(f"{name}/scale", np.asarray(scale)), *maker.input[2:]]
+    names = [
+        producer.input[0],
+        graph.store_as(f"{name}/scale", np.asarray(scale)),
+        *producer.input[2:],
+    ]
     return helper.make_node(_TO_FLOATS, names, [name], name=name)

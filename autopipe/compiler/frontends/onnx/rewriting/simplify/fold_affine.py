@@ -45,7 +45,9 @@ def fold_affine_chains(view: GraphView) -> bool:
         chain = None if node.output[0] in replacements else _start_chain(view, node)
         if chain is None:
             continue
-        while longer := _extend_chain(view, chain, view.reader(chain.nodes[-1].output[0])):
+        while longer := _extend_chain(
+            view, chain, view.find_only_reader(chain.nodes[-1].output[0])
+        ):
             chain = longer
         nodes = _emit_chain(view, chain)
         if nodes is not None:
@@ -85,7 +87,7 @@ def _extend_chain(view: GraphView, chain: _Chain, node: NodeProto | None) -> _Ch
     other_inputs = [name for name in node.input if name != last]
     if node.op_type not in {"Mul", "Add"} or len(other_inputs) != 1:
         return None
-    values = view.constant(other_inputs[0])
+    values = view.find_constant(other_inputs[0])
     by_channel = (
         None if values is None else _read_channel_values(values, chain.scale.size, chain.rank)
     )

@@ -164,7 +164,7 @@ class _ConstantFolding:
     def _find_constant(self, name: str) -> Array | None:
         if name in self._values:
             return self._values[name]
-        return self._view.constant(name)
+        return self._view.find_constant(name)
 
     def _fold_shape(self, node: NodeProto) -> dict[str, Array] | None:
         """Evaluate Shape or Size of a value of known type."""

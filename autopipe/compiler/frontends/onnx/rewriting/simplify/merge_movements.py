@@ -43,7 +43,7 @@ def _merge_transpose(view: GraphView, node: NodeProto) -> bool:
     order = find_attribute(node, "perm")
     if order is None:
         return False
-    inner = view.maker(node.input[0], "Transpose")
+    inner = view.find_producer(node.input[0], "Transpose")
     first = None if inner is None else find_attribute(inner, "perm")
     if inner is not None and first is not None:
         node.input[0] = inner.input[0]
@@ -69,8 +69,8 @@ def _as_reshape(view: GraphView, node: NodeProto, order: list[int]) -> bool:
 
 def _merge_reshape(view: GraphView, node: NodeProto) -> bool:
     """Skip the first of two Reshapes; not if a 0 in the second shape copies one of its sizes."""
-    inner = view.maker(node.input[0], "Reshape")
-    shape = view.constant(node.input[1])
+    inner = view.find_producer(node.input[0], "Reshape")
+    shape = view.find_constant(node.input[1])
     if inner is None or shape is None or (shape == 0).any():
         return False
     node.input[0] = inner.input[0]
@@ -78,7 +78,7 @@ def _merge_reshape(view: GraphView, node: NodeProto) -> bool:
 
 
 def _merge_unsqueeze(view: GraphView, node: NodeProto) -> bool:
-    inner = view.maker(node.input[0], "Unsqueeze")
+    inner = view.find_producer(node.input[0], "Unsqueeze")
     rank = None if inner is None else view.type_of(inner.input[0]).rank
     if inner is None or rank is None:
         return False
@@ -102,13 +102,13 @@ def _read_axes(view: GraphView, node: NodeProto) -> list[int] | None:
     attribute = find_attribute(node, "axes")
     if attribute is not None:
         return list(attribute.ints)
-    axes = view.constant(name_operand(node, 1))
+    axes = view.find_constant(name_operand(node, 1))
     return None if axes is None else [int(axis) for axis in axes.reshape(-1)]
 
 
 def _merge_pad(view: GraphView, node: NodeProto) -> bool:
     """Fold a zero Pad of spatial axes into the pads of the following convolution."""
-    inner = view.maker(node.input[0], "Pad")
+    inner = view.find_producer(node.input[0], "Pad")
     weight = view.type_of(node.input[1])
     auto = find_attribute(node, "auto_pad")
     if inner is None or weight.rank is None or not _is_zero(view, inner):
@@ -136,7 +136,7 @@ def _is_zero(view: GraphView, node: NodeProto) -> bool:
     if mode is not None and mode.s != b"constant":
         return False
     if name_operand(node, 2):
-        fill = view.constant(node.input[2])
+        fill = view.find_constant(node.input[2])
         return fill is not None and not fill.any()
     return number is None or number.f == 0
 
@@ -146,8 +146,10 @@ def _read_pads(
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.int64]] | None":
     """Return the pads [2, rank] before and after each axis; None if they are computed."""
     attribute = find_attribute(node, "pads")
-    pads = view.constant(name_operand(node, 1)) if attribute is None else np.array(attribute.ints)
-    axes = view.constant(name_operand(node, 3)) if name_operand(node, 3) else np.arange(rank)
+    pads = (
+        view.find_constant(name_operand(node, 1)) if attribute is None else np.array(attribute.ints)
+    )
+    axes = view.find_constant(name_operand(node, 3)) if name_operand(node, 3) else np.arange(rank)
     if pads is None or axes is None or pads.size != 2 * axes.size:
         return None
     widths = np.zeros((2, rank), np.int64)

@@ -46,12 +46,12 @@ def _remove_from(outer: GraphView, view: GraphView, rules: "_Rules") -> bool:
             remaining_nodes.append(node)
         elif node.output[0] not in view.results:
             sources[node.output[0]] = source
-        elif source in view.makers and source not in view.results:
+        elif source in view.producers and source not in view.results:
             result = node.output[0]
             _rename_value(remaining_nodes, source, result)
             sources = {name: result if old == source else old for name, old in sources.items()}
             sources[source] = result
-            view.makers[result] = view.makers.pop(source)
+            view.producers[result] = view.producers.pop(source)
         else:
             changed |= node.op_type != "Identity"
             remaining_nodes.append(
@@ -87,8 +87,8 @@ class _Case:
     def __init__(self, outer: GraphView, view: GraphView, node: NodeProto) -> None:
         self._outer, self._view, self.node = outer, view, node
 
-    def constant(self, index: int) -> Array | None:
-        return self._outer.constant(name_operand(self.node, index))
+    def find_constant(self, index: int) -> Array | None:
+        return self._outer.find_constant(name_operand(self.node, index))
 
     def element(self, index: int) -> int:
         name = name_operand(self.node, index)
@@ -114,7 +114,7 @@ class _Case:
 
     def is_filled(self, index: int, number: float, *, negative_zero: bool = False) -> bool:
         """Whether an input is a constant filled with `number` that leaves the other's shape."""
-        values = self.constant(index)
+        values = self.find_constant(index)
         if values is None or not values.size or not (values == number).all():
             return False
         if number == 0 and values.dtype.kind == "f" and (np.signbit(values) != negative_zero).any():
@@ -141,8 +141,8 @@ def _match_same_shape(case: _Case) -> int | None:
 
 
 def _match_dropout(case: _Case) -> int | None:
-    drops = case.constant(_TRAINING) if name_operand(case.node, _TRAINING) else np.zeros(())
-    ratio = case.constant(1) if name_operand(case.node, 1) else np.ones(())
+    drops = case.find_constant(_TRAINING) if name_operand(case.node, _TRAINING) else np.zeros(())
+    ratio = case.find_constant(1) if name_operand(case.node, 1) else np.ones(())
     is_never = (drops is not None and not drops.any()) or (ratio is not None and not ratio.any())
     return 0 if is_never else None
 
@@ -165,13 +165,13 @@ def _match_transpose(case: _Case) -> int | None:
 
 def _match_pad(case: _Case) -> int | None:
     attribute = find_attribute(case.node, "pads")
-    pads = case.constant(1) if attribute is None else np.array(attribute.ints)
+    pads = case.find_constant(1) if attribute is None else np.array(attribute.ints)
     return None if pads is None or pads.any() else 0
 
 
 def _match_slice(case: _Case) -> int | None:
     """Match a slice of full length: with positive steps it is the whole axis."""
-    steps = case.constant(4) if name_operand(case.node, 4) else np.ones(1)
+    steps = case.find_constant(4) if name_operand(case.node, 4) else np.ones(1)
     is_forward = steps is not None and (steps > 0).all()
     return 0 if is_forward and case.keeps_shape(0) else None
 
