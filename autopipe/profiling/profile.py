@@ -64,7 +64,8 @@ class ProfileRow(Part, frozen=True):
     gflops: float | None
     """Billions of operations a second; null where they are not known."""
     gbps: float | None
-    """Billions of bytes a second; null where it has no tensor arguments."""
+    """Billions of bytes a second; null where it has no tensor arguments, or takes less time than
+    the overhead that is subtracted."""
 
 
 class Profile(Part, frozen=True):

@@ -75,7 +75,10 @@ def test_a_package_is_profiled_by_node(built, tmp_path):
     assert {"Conv of c", "Relu of r", "MatMul of y"} <= named
     assert any(row["added"] for row in kernels)
     assert any(row["gflops"] for row in kernels)
-    assert all(row["gbps"] for row in kernels)
+    # A kernel may take less time than the overhead that is subtracted from it.
+    assert all(bool(row["gbps"]) == bool(row["seconds"]) for row in kernels)
+    assert any(row["gbps"] for row in kernels)
+    assert all(one["bytes"] for one in told["calls"] if one["kernel"])
     assert abs(sum(row["share"] for row in told["rows"]) - 1) < 1e-6
     assert told["shapes"] == {"x": [1, 4, 16, 16]}
     events = json.loads(trace.read_text())["traceEvents"]
