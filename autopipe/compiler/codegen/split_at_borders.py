@@ -25,6 +25,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.tirx import Evaluate, For, ForKind, PrimFunc, Stmt
 
+from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.loops.copy_loops import copy_loop_nest
 from autopipe.compiler.loops.index_borders import (
     Iterations,
@@ -49,7 +50,8 @@ _MOST_CHOICES: Final = 400
 
 def split_at_borders(function: PrimFunc) -> PrimFunc:
     """Split the long loops of a function that TVM did not vectorize where choices change."""
-    if not has_choices(function.body):
+    loops = find_nodes(function.body, For)
+    if not any(map(_can_vectorize, loops)) or not has_choices(function.body):
         return function
     ranges = Ranges.of(function)
     body = tvm_ffi.structural_map(

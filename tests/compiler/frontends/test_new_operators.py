@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import check_operators
 from autopipe.errors import ModelError
-from tests.compiler.frontends.models import compiled, model, node, run, save, value
+from tests.compiler.frontends.models import compiled, ints, model, node, run, save, tensor, value
 from tests.support.table import each_row
 
 NEWEST = 28
@@ -253,3 +253,30 @@ def test_what_can_not_be_is_refused_by_name(tmp_path, kind, inputs, attributes, 
     made.graph.node[0].output[0] = made.graph.output[0].name = "y"
     with pytest.raises(ModelError, match=told):
         load_model(save(made, tmp_path), {}, None, None)
+
+
+def test_a_fourier_transform_of_computed_sizes_is_expanded_once_they_are_known(tmp_path):
+    """Padding up to a fixed number of samples, as Whisper's features begin, and a DFT of a Scan."""
+    size = [ints("from", 1), ints("most", 20), ints("sides", 0, 0, 0, 0, 1, 0)]
+    rate = helper.make_graph(
+        [helper.make_node("Mul", ["frame", "half"], ["scaled"])], "body",
+        [value("frame", None)], [value("scaled", [1, 4, 2])], [tensor("half", fill=0.5)],
+    )  # fmt: skip
+    nodes = [
+        node("Shape", ["x"], "samples", start=1, end=2),
+        node("Sub", ["most", "samples"], "missing"),
+        node("Mul", ["missing", "sides"], "pads"),
+        node("Pad", ["x", "pads"], "padded"),
+        node("STFT", ["padded", "step", "window"], "y"),
+        helper.make_node("Scan", ["y"], ["scans"], body=rate, num_scan_inputs=1,
+                         scan_input_axes=[1], scan_output_axes=[1]),
+        node("DFT", ["scans", "length", "axis"], "z"),
+    ]  # fmt: skip
+    stored = [*size, tensor("window", 6), *(numpy_helper.from_array(np.array(number), name) for
+              name, number in (("step", 4), ("length", 5), ("axis", 1)))]  # fmt: skip
+    made = model(nodes, [value("x", [1, 11, 1])], [value("y", None), value("z", None)], stored, 20)
+    feeds = {"x": floats(1, 11, 1)}
+    imported = load_model(save(made, tmp_path), {}, None, None)
+    found = compiled(imported, feeds)
+    for ours, theirs in zip(found, run(made, feeds), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)

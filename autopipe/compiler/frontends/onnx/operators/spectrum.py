@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
-from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.reading.operand import Operand, UnknownOperand
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_attributes
 from autopipe.errors import ModelError
 
@@ -102,10 +102,10 @@ def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> Functio
 
 
 def _write_mel_weights(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Write MelWeightMatrix of constant inputs as a constant; raises ModelError for others."""
+    """Write MelWeightMatrix of constant inputs as a constant; raises UnknownOperand for others."""
     values = [operand.values for operand in operands]
     if any(each is None for each in values):
-        raise ModelError(f"{describe_node(node)} of inputs that are not constant")
+        raise UnknownOperand(f"{describe_node(node)} of inputs that are not constant")
     bins, length = (operands[at].number("size") for at in (0, 1))
     if bins < 1 or length < 1 or bins * length > _MOST_MEL:
         raise ModelError(f"{describe_node(node)} of {bins} bins and length {length}")

@@ -9,6 +9,10 @@ from autopipe.compiler.frontends.onnx.reading.value_types import read_type
 from autopipe.errors import ModelError
 
 
+class UnknownOperand(ModelError):  # noqa: N818 - says what is wrong
+    """The shape or the value of an operand is not known, perhaps until constants are folded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """The type of an input, and its values if it is constant."""
@@ -18,14 +22,14 @@ class Operand:
     values: Array | None
 
     def shape(self, label: str) -> list[int]:
-        """Return the static sizes; raises `ModelError` with `label` if they are unknown."""
+        """Return the static sizes; raises `UnknownOperand` with `label` if they are unknown."""
         shape = read_type(self.type).shape
         if shape is None:
-            raise ModelError(f"{label} has a shape that is not known before the model runs")
+            raise UnknownOperand(f"{label} has a shape that is not known before the model runs")
         return list(shape)
 
     def number(self, label: str) -> int:
-        """Return a constant integer; raises `ModelError` with `label` if it is computed."""
+        """Return a constant integer; raises `UnknownOperand` with `label` if it is computed."""
         if self.values is None or self.values.size != 1:
-            raise ModelError(f"{label} is not constant")
+            raise UnknownOperand(f"{label} is not constant")
         return int(self.values.item())

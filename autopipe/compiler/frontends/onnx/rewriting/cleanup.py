@@ -33,10 +33,19 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def _expand_operators(rewrite: GraphRewrite) -> None:
-    rewrite.model.CopyFrom(expand_operators(rewrite.source))
-    rewrite.is_expanded = len(rewrite.model.graph.node) != len(rewrite.source.graph.node)
-    if rewrite.is_expanded:
+    expanded_model = expand_operators(rewrite.source, is_folded=False)
+    rewrite.model.CopyFrom(expanded_model)
+    if expanded_model is not rewrite.source:
+        rewrite.is_expanded = True
         check_operators.check_operators(rewrite.model.graph)
+
+
+def _expand_folded_operators(rewrite: GraphRewrite) -> None:
+    expanded_model = expand_operators(rewrite.model, is_folded=True)
+    if expanded_model is not rewrite.model:
+        rewrite.model, rewrite.is_expanded = expanded_model, True
+        check_operators.check_operators(rewrite.model.graph)
+        _simplify_repeatedly(rewrite)
 
 
 def _fold_empty_tensors(rewrite: GraphRewrite) -> None:
@@ -114,6 +123,7 @@ CLEANUP: Final[tuple[OnnxPass, ...]] = (
     ),
     OnnxPass(_clear_output_shapes, "the shapes that a file declares may be wrong"),
     OnnxPass(_simplify_repeatedly, "constants are folded, and nodes that do nothing are dropped"),
+    OnnxPass(_expand_folded_operators, "sizes that decide an operator's body are known by now"),
     OnnxPass(_flatten_control_flow, "known branches are taken, and short loops unrolled"),
     OnnxPass(_restore_outputs, "outputs have the types that the file declares"),
     OnnxPass(_rewrite_masks, "TVM's maximum of minus infinities is the lowest finite number"),

@@ -24,7 +24,7 @@ from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_er
 from autopipe.compiler.frontends.onnx.operator import ONNX, Trait
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.reading.operand import Operand, UnknownOperand
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     describe_node,
@@ -42,15 +42,19 @@ _MOST_BYTES: Final = 2**28
 """Maximum total size of all bodies in bytes."""
 
 
-def expand_operators(model: ModelProto) -> ModelProto:
-    """Expand all operators that have a function body.
+def expand_operators(model: ModelProto, *, is_folded: bool) -> ModelProto:
+    """Expand all operators that have a function body; returns the model itself if there are none.
 
-    Raises `ModelError` for an operator that has no body here.
+    Before constants are folded, those stay whose body depends on what is not known yet. Raises
+    `ModelError` for an operator that has no body here.
     """
     for _ in range(_ROUNDS):
         if not any(_list_expandable(model)):
             return model
-        model = _expand_once(model)
+        expanded_model = _expand_once(model, is_folded=is_folded)
+        if expanded_model is None:
+            return model
+        model = expanded_model
     return model
 
 
@@ -71,7 +75,8 @@ def _list_expandable(model: ModelProto) -> Iterator[NodeProto]:
                 yield node
 
 
-def _expand_once(model: ModelProto) -> ModelProto:
+def _expand_once(model: ModelProto, *, is_folded: bool) -> ModelProto | None:
+    """Expand the operators of a model, not those in their bodies; None if none can be expanded."""
     typed_model = infer_types(model)
     types, constants = _read_types(typed_model), _read_constants(typed_model)
     opset = next(entry.version for entry in typed_model.opset_import if entry.domain in _ONNX)
@@ -80,7 +85,12 @@ def _expand_once(model: ModelProto) -> ModelProto:
         operands = [
             Operand(types.get(name, TypeProto()), constants.get(name)) for name in node.input
         ]
-        body = _write_body(node, operands, opset)
+        try:
+            body = _write_body(node, operands, opset)
+        except UnknownOperand:
+            if is_folded:
+                raise
+            continue
         size += body.ByteSize()
         if size > _MOST_BYTES:
             raise ModelError(f"constants of {node.op_type} and its like take {size} bytes and more")
@@ -88,6 +98,8 @@ def _expand_once(model: ModelProto) -> ModelProto:
         body.domain, body.name = _OURS, f"{node.op_type}{number}"
         node.domain, node.op_type = body.domain, body.name
         typed_model.functions.append(body)
+    if not size:
+        return None
     typed_model.opset_import.append(helper.make_opsetid(_OURS, 1))
     return inliner.inline_local_functions(typed_model)
 
