@@ -13,7 +13,7 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 from autopipe.schedules.analysis.blocks import Extent, number_of
 
 Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
@@ -108,11 +108,6 @@ def to_full_region(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
 def remove_duplicates(buffers: Sequence[tvm.ir.Var]) -> list[tvm.ir.Var]:
     """Remove repeated buffers, in order."""
     return [one for at, one in enumerate(buffers) if not is_among(one, buffers[:at])]
-
-
-def is_among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
-    """Tell whether a buffer is in a list, by identity."""
-    return any(buffer.same_as(other) for other in buffers)
 
 
 def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject

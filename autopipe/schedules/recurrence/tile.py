@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.recurrence.cells import Write
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, make_index, make_loop
 from autopipe.compiler.recurrence.rounding import dequantize_products
@@ -252,7 +253,7 @@ class UnitTile:
         states = self.run.states.values()
 
         def bind(load: TensorLoad) -> Expr:
-            return T.Bind(load) if any(map(load.source.same_as, states)) else load
+            return T.Bind(load) if is_among(load.source, states) else load
 
         def bind_in_body(let: tirx.Let) -> Expr:
             body = tvm_ffi.structural_map(let.body, (TensorLoad, bind))

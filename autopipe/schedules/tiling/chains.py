@@ -16,11 +16,10 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import list_loads
+from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.analysis.expressions import (
     Values,
-    is_among,
     open_loop,
     replace_variables,
     write_element_loops,

@@ -17,12 +17,11 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import list_loads
+from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis.blocks import element_bits, extent_of, number_of
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
-    is_among,
     open_loop,
     remove_duplicates,
     replace_variables,
@@ -280,7 +279,7 @@ def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[
     Raises ScheduleError if these indices do not determine the axes.
     """
     reads = list_loads(last.body.value)
-    places = [r.indices for r in reads if any(r.source.same_as(total) for total in totals)]
+    places = [r.indices for r in reads if is_among(r.source, totals)]
     if not places or not all(tvm_ffi.structural_equal(indices, places[0]) for indices in places):
         raise ScheduleError("the sum is not read at one place")
     read_at = places[0]

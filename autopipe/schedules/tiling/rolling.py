@@ -15,6 +15,7 @@ from tvm.ir import Expr, TensorLoad
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.expressions import open_loop, to_full_region, write_element_loops
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.loops import Tiled
@@ -180,7 +181,7 @@ class RollingLoops:
         ]
         read_buffers: list[tvm.ir.Var] = []
         for buffer in (buffer for part in parts for buffer in part):
-            if not any(map(buffer.same_as, [*own_buffers, *read_buffers])):
+            if not is_among(buffer, [*own_buffers, *read_buffers]):
                 read_buffers.append(buffer)
         return read_buffers
 

@@ -14,6 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.blocks import (
     Extent,
     axes_of,
@@ -25,7 +26,6 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
-    is_among,
     open_loop,
     replace_variables,
     unravel_index,

@@ -28,6 +28,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import Values, replace_variables
 from autopipe.schedules.analysis.periods import LONGEST, find_period
@@ -112,7 +113,7 @@ class RowNest:
         for loop, extent in zip(loops, inner, strict=True):
             analyzer.bind(loop, tvm.ir.Range(0, number_of(extent, self._dtype)))
         for value, extent in zip(at, self.reduction.extents, strict=False):
-            if isinstance(value, tvm.tirx.Var) and not any(map(value.same_as, loops)):
+            if isinstance(value, tvm.tirx.Var) and not is_among(value, loops):
                 analyzer.bind(value, tvm.ir.Range(0, number_of(extent, self._dtype)))
         return analyzer
 

@@ -31,7 +31,7 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
-from autopipe.compiler.find_nodes import list_loads
+from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -43,7 +43,6 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     Values,
     count_occurrences,
-    is_among,
     open_loop,
     remove_duplicates,
     remove_repeated_loads,
