@@ -34,7 +34,7 @@ _CALL: Final = 1e-5
 _PREPARE: Final = "autopipe.before_each_call"
 """Name under which TVM's evaluator finds the function to call before each timed call."""
 
-_MOST: Final = 40
+_MAX_SINGLE_CALLS: Final = 40
 """Largest number of single calls per repeat, which is their median: more add no information."""
 
 Prepare = Callable[..., None]
@@ -116,7 +116,7 @@ def _time_single(
     start = perf_counter()
     seconds = time_calls(1)
     fitting = int(limits.min_repeat / (perf_counter() - start))
-    number = max(1, min(fitting, _MOST))
+    number = max(1, min(fitting, _MAX_SINGLE_CALLS))
     if seconds[0] > enough:
         seconds += time_calls(1)
         if min(seconds) > enough:

@@ -88,7 +88,7 @@ def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared():
     assert len(calls) == 5  # a call takes longer than a repeat should
     limits = Measure(repeat=2, min_repeat=5.0)
     timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
-    assert len(calls) == 5 + 2 * timing._MOST
+    assert len(calls) == 5 + 2 * timing._MAX_SINGLE_CALLS
 
 
 @pytest.mark.parametrize(
