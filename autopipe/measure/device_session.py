@@ -15,7 +15,7 @@ from tvm import rpc
 from autopipe.config.tuning import Measure
 from autopipe.measure.device import copy_to_device
 from autopipe.measure.tensors import make_tensor
-from autopipe.measure.timing import time_library
+from autopipe.measure.timing import TimedCall, time_call
 from autopipe.measure.tracker import Address
 
 _DESCRIBED: Final = {
@@ -110,9 +110,8 @@ class DeviceSession:
         best: float,
     ) -> dict[str, Any]:
         """Time a kernel in a loop. Raises Lost, and the kernel's errors."""
-        return asdict(
-            self._run_kernel(lambda: time_library(library, tensors, self._place, limits, best))
-        )
+        call = TimedCall(library, tensors, self._place)
+        return asdict(self._run_kernel(lambda: time_call(call, limits, best)))
 
     def run(
         self,
