@@ -112,7 +112,7 @@ def test_a_process_that_has_used_the_gpu_is_refused_as_a_parent(tmp_path):
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
     tensors = timing.make_operands(kernel.module)
     call = timing.TimedCall(kernel.library, tensors, tensors[0].device)
-    assert 0 < call.time_repeats(1, 1)[0] < 1e-2
+    assert 0 < call.time_repeats(1, 1)[0] < 1
     np.testing.assert_array_equal(tensors[1].numpy(), tensors[0].numpy() + 1)
 
 
