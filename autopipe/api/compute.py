@@ -11,7 +11,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, For, ForKind, IntImm, PrimFunc
 
 from autopipe.api.free_layouts import drop_unpaid_free_layouts
-from autopipe.compiler.find_nodes import find_nodes, list_loads
+from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.compiler.loops.exact_divisions import protect_divisions
 from autopipe.compiler.loops.zero_based_axes import normalize_domains
 from autopipe.compiler.module_io import list_prim_funcs
@@ -57,9 +57,7 @@ def to_declared_module(compute: Compute) -> tvm.IRModule:
     opaque_loops = [
         loop for block in blocks if _is_opaque(block) for loop in find_nodes(block.body, For)
     ]
-    loops = [
-        loop for loop in find_nodes(function.body, For) if not any(map(loop.same_as, opaque_loops))
-    ]
+    loops = [loop for loop in find_nodes(function.body, For) if not is_among(loop, opaque_loops)]
     if any(loop.kind not in _LOOPS or loop.thread_binding for loop in loops):
         raise ModelError(f"{name} is scheduled already: pass the function as it was declared")
     for block in blocks:
@@ -118,7 +116,7 @@ def _check_tensors(tensors: Sequence[te.Tensor]) -> None:
     if all(isinstance(tensor.op, te.PlaceholderOp) for tensor in tensors):
         raise ModelError("these TE tensors are placeholders only: pass the result, too")
     for at, tensor in enumerate(tensors):
-        if any(map(tensor.same_as, tensors[:at])):
+        if is_among(tensor, tensors[:at]):
             raise ModelError(f"{tensor.op.name} is passed twice: pass each input and result once")
     for tensor in _list_all_tensors(tensors):
         _check_reduction(tensor)
@@ -181,7 +179,7 @@ def _check_results_last(function: PrimFunc, name: str) -> None:
 def _find_missing_input(tensors: Sequence[te.Tensor]) -> str | None:
     """Return the name of an input that is missing among the tensors, or None."""
     inputs = [one for one in _list_all_tensors(tensors) if isinstance(one.op, te.PlaceholderOp)]
-    is_passed = (any(map(one.same_as, tensors)) for one in inputs)
+    is_passed = (is_among(one, tensors) for one in inputs)
     missing = (str(one.op.name) for one, there in zip(inputs, is_passed, strict=True) if not there)
     return next(missing, None)
 
@@ -191,7 +189,7 @@ def _list_all_tensors(results: Sequence[te.Tensor]) -> list[te.Tensor]:
     left, visited = list(results), list(results)
     while left:
         for tensor in left.pop().op.input_tensors:
-            if not any(tensor.same_as(one) for one in visited):
+            if not is_among(tensor, visited):
                 visited.append(tensor)
                 left.append(tensor)
     return visited

@@ -13,7 +13,7 @@ from tvm.ir import Var
 from tvm.s_tir import SBlock
 from tvm.tirx import PrimFunc
 
-from autopipe.compiler.find_nodes import find_nodes, list_loads
+from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial
 from autopipe.schedules.templates.contraction import choose_unpacked_rows
@@ -30,9 +30,7 @@ def drop_unpaid_free_layouts(function: PrimFunc) -> PrimFunc:
     packed_weights = [one for one in free if not _is_used_rarely(one, blocks)]
     if len(packed_weights) == len(free):
         return function
-    positions = [
-        i for i, one in enumerate(function.params) if any(map(one.same_as, packed_weights))
-    ]
+    positions = [i for i, one in enumerate(function.params) if is_among(one, packed_weights)]
     bare = function.without_attr(_FREE)
     return bare.with_attr(_FREE, positions) if positions else bare
 

@@ -26,7 +26,7 @@ from autopipe.environment.caches import SYSTEM_FOLDER, read_sizes
 from autopipe.measure import tensors
 from autopipe.measure.measurement import Surroundings
 
-_LINE: Final = 16
+_LINE_WORDS: Final = 16
 """Elements of four bytes in a line of a cache."""
 
 _BLOCK: Final = 1024
@@ -64,9 +64,11 @@ class ModelCaches:
         library = compile_kernel(_build_kernels(cores), target)
         for name in ("read", "write", "write_alone"):
             _ = library[name]  # machine code is made on first use
-        (memory,) = tensors.make_weight_tensors([((max(most // _WIDTH, cores * _LINE),), "int32")])
+        (memory,) = tensors.make_weight_tensors(
+            [((max(most // _WIDTH, cores * _LINE_WORDS),), "int32")]
+        )
         np.from_dlpack(memory)[:] = 1  # as sums of them are known
-        return cls(library, memory, tvm.runtime.empty((cores * _LINE,), "int32"))
+        return cls(library, memory, tvm.runtime.empty((cores * _LINE_WORDS,), "int32"))
 
     def before(
         self, arguments: Sequence[tvm.runtime.Tensor], surroundings: Surroundings
@@ -118,11 +120,12 @@ def _build_kernels(cores: int) -> tvm.IRModule:
         T.func_attr({"global_symbol": "read"})
         size = T.int64()
         memory = T.match_buffer(source, (size,), "int32")
-        total = T.match_buffer(sums, (cores * _LINE,), "int32")
+        total = T.match_buffer(sums, (cores * _LINE_WORDS,), "int32")
         for core in T.parallel(cores):
-            for line in T.serial(size // (cores * _LINE)):
-                total[core * _LINE] = (
-                    total[core * _LINE] + memory[(core * (size // (cores * _LINE)) + line) * _LINE]
+            for line in T.serial(size // (cores * _LINE_WORDS)):
+                total[core * _LINE_WORDS] = (
+                    total[core * _LINE_WORDS]
+                    + memory[(core * (size // (cores * _LINE_WORDS)) + line) * _LINE_WORDS]
                 )
 
     @T.prim_func  # type: ignore[untyped-decorator]  # of tvm, which has no types

@@ -15,7 +15,7 @@ from tvm import rpc
 from autopipe.config.tuning import Measure
 from autopipe.measure.device import copy_to_device
 from autopipe.measure.tensors import make_tensor
-from autopipe.measure.timing import time_library
+from autopipe.measure.timing import TimedCall, time_call
 from autopipe.measure.tracker import Address
 
 _DESCRIBED: Final = {
@@ -27,10 +27,10 @@ _DESCRIBED: Final = {
 }
 """Files in which Linux describes a device; missing ones are omitted."""
 
-_LONGEST: Final = 200
+_MAX_TEXT_CHARACTERS: Final = 200
 """Maximum characters of a description file, and of an error."""
 
-_MARGIN: Final = 1 << 12
+_TAIL_BYTES: Final = 1 << 12
 """Bytes behind each tensor, all of them `_BEHIND`."""
 
 _BEHIND: Final = 0xBF
@@ -110,9 +110,8 @@ class DeviceSession:
         best: float,
     ) -> dict[str, Any]:
         """Time a kernel in a loop. Raises Lost, and the kernel's errors."""
-        return asdict(
-            self._run_kernel(lambda: time_library(library, tensors, self._place, limits, best))
-        )
+        call = TimedCall(library, tensors, self._place)
+        return asdict(self._run_kernel(lambda: time_call(call, limits, best)))
 
     def run(
         self,
@@ -146,7 +145,7 @@ class DeviceSession:
 
     def _upload_array(self, array: np.ndarray) -> tvm.runtime.Tensor:
         """Copy the bytes of an array to the device, followed by a margin of known bytes."""
-        data = np.full(array.nbytes + _MARGIN, _BEHIND, np.uint8)
+        data = np.full(array.nbytes + _TAIL_BYTES, _BEHIND, np.uint8)
         data[: array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         tensor = tvm.runtime.empty(data.shape, "uint8", self._place)
         tensor.copyfrom(data)
@@ -159,7 +158,7 @@ class DeviceSession:
         except Exception:  # noqa: BLE001 - either the file or the device is gone
             self._check_alive()
             return None
-        return data.split(b"\0")[0].decode(errors="replace").strip()[:_LONGEST] or None
+        return data.split(b"\0")[0].decode(errors="replace").strip()[:_MAX_TEXT_CHARACTERS] or None
 
     def _run_kernel(self, work: Callable[[], _Result]) -> _Result:
         """Run work that calls a kernel; errors that end the session raise Lost."""
@@ -193,7 +192,7 @@ class DeviceSession:
 def format_error(error: BaseException) -> str:
     """Format an error as a short line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:_LONGEST]
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"[:_MAX_TEXT_CHARACTERS]
 
 
 Answer = Mapping[str, Any]

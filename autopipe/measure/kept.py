@@ -11,14 +11,14 @@ from autopipe.measure.trial import Trial
 _OF_A_TASK: Final = 3
 """Number of kept trials of a task, the fastest ones."""
 
-_MOST: Final = 16
+_MAX_KEPT_TRIALS: Final = 16
 """Number of kept trials; the child of each holds some 20 MiB, and may hold several trials."""
 
 
 class Kept:
     """The trials of the fastest candidates of each task; their children wait."""
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, most: int = _MAX_KEPT_TRIALS) -> None:
         """Create an empty store of at most `most` trials."""
         self._most = most
         self._trials: dict[Repeatable, tuple[float, Trial]] = {}

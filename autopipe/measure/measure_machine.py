@@ -41,7 +41,7 @@ _FEW: Final = 5
 """Repeats of long measurements."""
 _SPARED: Final = 4
 """Registers that an FMA kernel reserves for its operands."""
-_LINE: Final = 64
+_DEFAULT_LINE_BYTES: Final = 64
 """Bytes of a cache line where the system reports none."""
 _PASSED: Final = 256
 """Lines that pass from core to core: 16 KB, which fit every first-level cache."""
@@ -51,7 +51,7 @@ _READ: Final = 64 << 20
 _BEYOND: Final = 4
 """Bytes read by a measurement of the third level or of memory, as a multiple of the cache before
 it."""
-_MOST: Final = 1 << 30
+_MAX_READ_BYTES: Final = 1 << 30
 """Most bytes of memory that are read."""
 _CHASED: Final = (8 << 10, 8 << 20)
 """Bytes of the smallest and of the largest pointer chase."""
@@ -159,7 +159,7 @@ class _Bench:
         while size <= longest:
             for bytes_ in (size, size * 3 // 2)[: 1 + (size < longest)]:
                 cycle = np.zeros(longest // _INDEX, "int32")
-                cycle[: bytes_ // _INDEX] = _build_chase_cycle(bytes_ // _LINE)
+                cycle[: bytes_ // _INDEX] = _build_chase_cycle(bytes_ // _DEFAULT_LINE_BYTES)
                 yield (
                     bytes_,
                     self._time_kernel(chase, cycle, np.zeros(1, "int32"), repeats=_FEW) / _LOADS,
@@ -176,7 +176,7 @@ class _Bench:
         yield self._measure_read_rate("l2_bytes_per_cycle", l2 // 2, 1 / ghz)
         yield self._measure_read_rate("l3_bytes_per_cycle", min(l3 // 2, _BEYOND * l2), 1 / ghz)
         yield self._measure_copy_rate(l2 // 4)
-        far = min(_BEYOND * l3, _MOST, psutil.virtual_memory().available // 2)
+        far = min(_BEYOND * l3, _MAX_READ_BYTES, psutil.virtual_memory().available // 2)
         if l3 and far < 2 * l3:
             yield Number("memory_bytes_per_ns", None, f"not measured: {far >> 20} MiB are free")
         else:
@@ -292,7 +292,7 @@ def _choose_cache_size(
 def _build_chase_cycle(lines: int) -> Array:
     """Build the indices of a chase that visits all cache lines once, in random order."""
     order = np.random.default_rng(0).permutation(lines)
-    words = _LINE // _INDEX
+    words = _DEFAULT_LINE_BYTES // _INDEX
     cycle = np.zeros(lines * words, "int32")
     cycle[order * words] = np.roll(order, -1) * words
     return cycle

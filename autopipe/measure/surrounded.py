@@ -8,7 +8,7 @@ import tvm
 
 from autopipe.compiler.library.runtime import allocate_aligned
 
-_MARGIN: Final = 1 << 14
+_GUARD_BYTES: Final = 1 << 14
 """Guard bytes before and after each tensor: a multiple of every alignment."""
 
 
@@ -27,9 +27,9 @@ class Surrounded:
         self.arrays: list[np.ndarray] = []
         """The same memory as arrays."""
         for array in arrays:
-            memory = allocate_aligned((2 * _MARGIN + array.nbytes,), np.uint8)
-            memory[:_MARGIN], memory[_MARGIN + array.nbytes :] = byte, byte
-            inside = memory[_MARGIN : _MARGIN + array.nbytes]
+            memory = allocate_aligned((2 * _GUARD_BYTES + array.nbytes,), np.uint8)
+            memory[:_GUARD_BYTES], memory[_GUARD_BYTES + array.nbytes :] = byte, byte
+            inside = memory[_GUARD_BYTES : _GUARD_BYTES + array.nbytes]
             inside[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             self._memory.append(memory)
             self.arrays.append(inside.view(array.dtype).reshape(array.shape))
@@ -39,5 +39,5 @@ class Surrounded:
 
     def intact(self) -> bool:
         """Whether the margins are unchanged."""
-        margins = ((memory[:_MARGIN], memory[-_MARGIN:]) for memory in self._memory)
+        margins = ((memory[:_GUARD_BYTES], memory[-_GUARD_BYTES:]) for memory in self._memory)
         return all(bool((margin == self._byte).all()) for pair in margins for margin in pair)

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Final
@@ -34,11 +34,14 @@ _CALL: Final = 1e-5
 _PREPARE: Final = "autopipe.before_each_call"
 """Name under which TVM's evaluator finds the function to call before each timed call."""
 
-_MOST: Final = 40
+_MAX_SINGLE_CALLS: Final = 40
 """Largest number of single calls per repeat, which is their median: more add no information."""
 
 Prepare = Callable[..., None]
 """Brings the caches into the state in which a kernel is called."""
+
+CacheMaker = Callable[[Sequence[tvm.runtime.Tensor]], Prepare]
+"""Builds the preparation of a call with certain arguments."""
 
 
 def use_threads(count: int) -> None:
@@ -49,56 +52,84 @@ def use_threads(count: int) -> None:
     os.environ["TVM_NUM_THREADS"] = str(count)
 
 
-def time_kernel(  # noqa: PLR0913, PLR0917 - two of them are for models only
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """A call of `main` of a library with tensors on a device."""
+
+    library: tvm.runtime.Module
+    tensors: Sequence[tvm.runtime.Tensor]
+    device: tvm.runtime.Device
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, device: tvm.runtime.Device, weights: Collection[int] = ()
+    ) -> "TimedCall":
+        """Create the arguments of a kernel; `weights` are those in the memory of weights."""
+        tensors = copy_to_device(make_operands(kernel.module, weights), device)
+        return cls(kernel.library, tensors, device)
+
+    def time_once(self) -> float:
+        """Time one call, in seconds.
+
+        A device times it itself: a GPU returns before its kernel has run, and a network adds
+        latency.
+        """
+        if is_off_host(self.device):
+            return self.time_repeats(1, 1)[0]
+        main = self.library["main"]
+        start = perf_counter()
+        main(*self.tensors)
+        return perf_counter() - start
+
+    def time_repeats(self, number: int, repeat: int, prepare: str = "") -> list[float]:
+        """Time repeats of `number` calls by TVM's evaluator, in seconds of a call.
+
+        `prepare` is the name of the function that is called before each repeat.
+        """
+        evaluate = self.library.time_evaluator(
+            "main", self.device, number=number, repeat=repeat, f_preproc=prepare
+        )
+        return [float(value) for value in evaluate(*self.tensors).results]
+
+
+def time_kernel(  # noqa: PLR0913, PLR0917 - as the worker of a trial has them
     kernel: Kernel,
     device: tvm.runtime.Device,
     limits: Measure,
     best: float,
-    caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
+    caches: CacheMaker | None = None,
     weights: Collection[int] = (),
 ) -> Measurement:
-    """Time one call of a kernel; `best` is the time in seconds to beat.
-
-    `caches` builds the function that brings the caches into a model's state before each call with
-    certain arguments; without it the kernel is called in a loop. `weights` are the positions of
-    arguments in the memory of weights.
-    """
-    tensors = copy_to_device(make_operands(kernel.module, weights), device)
-    return time_library(kernel.library, tensors, device, limits, best, caches)
+    """Time one call of a kernel; the arguments are those of `time_call` and `TimedCall.of`."""
+    return time_call(TimedCall.of(kernel, device, weights), limits, best, caches)
 
 
-def time_library(  # noqa: PLR0913, PLR0917 - two of them are for some only
-    library: tvm.runtime.Module,
-    tensors: Sequence[tvm.runtime.Tensor],
-    device: tvm.runtime.Device,
-    limits: Measure,
-    best: float,
-    caches: Callable[[Sequence[tvm.runtime.Tensor]], Prepare] | None = None,
+def time_call(
+    call: TimedCall, limits: Measure, best: float, caches: CacheMaker | None = None
 ) -> Measurement:
-    """Time one call of `main` of a library on tensors on its device."""
-    clock = partial(_evaluator_clock if is_off_host(device) else _clock, library, tensors, device)
-    cold = clock()
-    if cold > _COLD * best + _START and not is_off_host(device):  # code has to be uploaded first
+    """Time a call of a kernel; `best` is the time in seconds to beat.
+
+    `caches` builds the function that brings the caches into a model's state before each call;
+    without it the kernel is called in a loop.
+    """
+    cold = call.time_once()
+    # code has to be uploaded to a device first
+    if cold > _COLD * best + _START and not is_off_host(call.device):
         return to_measurement((cold,), cut=True)
     enough = _SLOWER * best + _CALL
-    warm = clock()
+    warm = call.time_once()
     if warm > enough:
-        warm = min(warm, clock())
+        warm = min(warm, call.time_once())
     if warm > enough:
         return to_measurement((warm,), cut=True)
     if caches is not None:
-        return _time_single(library, tensors, limits, enough, caches(tensors))
+        return _time_single_calls(call, limits, enough, caches(call.tensors))
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
-    evaluate = library.time_evaluator("main", device, number=number, repeat=limits.repeat)
-    return to_measurement(tuple(map(float, evaluate(*tensors).results)), cut=False)
+    return to_measurement(tuple(call.time_repeats(number, limits.repeat)), cut=False)
 
 
-def _time_single(
-    library: tvm.runtime.Module,
-    tensors: Sequence[tvm.runtime.Tensor],
-    limits: Measure,
-    enough: float,
-    prepare: Prepare,
+def _time_single_calls(
+    call: TimedCall, limits: Measure, enough: float, prepare: Prepare
 ) -> Measurement:
     """Time single calls; a repeat is the median of as many as fit into its time.
 
@@ -106,23 +137,16 @@ def _time_single(
     each call takes longer than most kernels.
     """
     tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
-
-    def time_calls(count: int) -> list[float]:
-        evaluate = library.time_evaluator(
-            "main", tensors[0].device, number=1, repeat=count, f_preproc=_PREPARE
-        )
-        return [float(value) for value in evaluate(*tensors).results]
-
     start = perf_counter()
-    seconds = time_calls(1)
+    seconds = call.time_repeats(1, 1, _PREPARE)
     fitting = int(limits.min_repeat / (perf_counter() - start))
-    number = max(1, min(fitting, _MOST))
+    number = max(1, min(fitting, _MAX_SINGLE_CALLS))
     if seconds[0] > enough:
-        seconds += time_calls(1)
+        seconds += call.time_repeats(1, 1, _PREPARE)
         if min(seconds) > enough:
             return to_measurement((min(seconds),), cut=True)
     if (left := number * limits.repeat - len(seconds)) > 0:
-        seconds += time_calls(left)
+        seconds += call.time_repeats(1, left, _PREPARE)
     starts = range(0, number * limits.repeat, number)
     return to_measurement(tuple(median(seconds[at : at + number]) for at in starts), cut=False)
 
@@ -142,20 +166,3 @@ def make_operands(module: tvm.IRModule, weights: Collection[int] = ()) -> list[t
         next(weight_tensors) if at in weights else made.make_tensor(*port)
         for at, port in enumerate(ports)
     ]
-
-
-def _clock(
-    library: tvm.runtime.Module, tensors: Sequence[tvm.runtime.Tensor], _: tvm.runtime.Device
-) -> float:
-    main = library["main"]
-    start = perf_counter()
-    main(*tensors)
-    return perf_counter() - start
-
-
-def _evaluator_clock(
-    library: tvm.runtime.Module, tensors: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
-) -> float:
-    """Time on the device: a GPU returns before its kernel has run, and a network adds latency."""
-    evaluate = library.time_evaluator("main", device, number=1, repeat=1)
-    return float(evaluate(*tensors).mean)

@@ -18,7 +18,7 @@ from autopipe.errors import SetupError
 
 _MAGIC: Final = struct.pack("<i", 0x2F271)
 _REQUEST, _SUMMARY, _SUCCESS = 4, 6, 0
-_LARGEST: Final = 1 << 20
+_MAX_MESSAGE_BYTES: Final = 1 << 20
 """Bytes of a message; the limit of TVM's tracker."""
 
 _SERVER: Final = "server:"
@@ -126,7 +126,7 @@ class _Talk:
         try:
             self._socket.sendall(struct.pack("<i", len(data)) + data)
             (size,) = struct.unpack("<i", self._bytes(4, self._end))
-            if not 0 < size <= _LARGEST:
+            if not 0 < size <= _MAX_MESSAGE_BYTES:
                 raise self._tracker.odd()
             code, value = json.loads(self._bytes(size, self._end))
         except TimeoutError:

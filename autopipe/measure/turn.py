@@ -22,7 +22,7 @@ _QUIET: Final = 1.0
 _GLANCE: Final = 0.2
 """Seconds between two attempts to take the lock."""
 
-_LONGEST: Final = 600.0
+_MAX_WAIT_SECONDS: Final = 600.0
 """Seconds after which the holder is ignored; the trials of a batch never take as long."""
 
 
@@ -83,7 +83,7 @@ class Turn:
         holder = locks.describe_holder(path)
         if holder == self._passed:
             return True
-        if _is_holder_stopped(path) or seconds >= _LONGEST:
+        if _is_holder_stopped(path) or seconds >= _MAX_WAIT_SECONDS:
             self._passed = holder
             self._warn(
                 f"{holder} has kept others from timing on this machine for {seconds:.0f} s; times"

@@ -23,9 +23,9 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     open_variables,
     read_dynamic_sizes,
 )
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.loops.copy_loops import copy_loop_nest, list_blocks
 from autopipe.schedules.analysis.blocks import Extent, extent_of, is_large_enough, product_of
-from autopipe.schedules.analysis.expressions import is_among
 from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.primitives import rewrite_function
 

@@ -23,7 +23,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.script.ir_builder import IRBuilder
 
-from autopipe.compiler.find_nodes import find_nodes, list_loads
+from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import is_spatial, is_static, number_of
 from autopipe.schedules.analysis.effort import is_elementary
@@ -106,9 +106,9 @@ def _find_call_axes(block: SBlock, call: Call) -> tuple[Any, ...] | None:
     """Return the axes that a call depends on; None if it depends on other variables."""
     variables = find_nodes(call, tirx.Var)
     tensors = [load.source for load in list_loads(call)]
-    axes = [axis for axis in block.iter_vars if any(map(axis.var.same_as, variables))]
+    axes = [axis for axis in block.iter_vars if is_among(axis.var, variables)]
     allowed_variables = [*(axis.var for axis in axes), *tensors]
-    if not all(any(variable.same_as(one) for one in allowed_variables) for variable in variables):
+    if not all(is_among(variable, allowed_variables) for variable in variables):
         return None
     is_in_bounds = all(_is_in_bounds(load, axes) for load in list_loads(call))
     return tuple(axes) if is_in_bounds else None

@@ -13,10 +13,14 @@ from autopipe.schedules.analysis.blocks import (
     Extent,
     element_bits,
     extent_of,
-    number_of,
     product_of,
 )
-from autopipe.schedules.analysis.expressions import remove_duplicates, to_full_region, unravel_index
+from autopipe.schedules.analysis.expressions import (
+    open_loop,
+    remove_duplicates,
+    to_full_region,
+    unravel_index,
+)
 
 
 @contextmanager
@@ -32,7 +36,7 @@ def job_loop(
     count = product_of(extents)
     loop = T.parallel if parallel and count != 1 else T.serial
     read_buffers, write_buffers = buffers
-    with loop(number_of(0, dtype), number_of(count, dtype)) as job, T.sblock(name):
+    with open_loop(loop, count, dtype) as job, T.sblock(name):
         T.reads(*map(to_full_region, remove_duplicates(read_buffers)))
         T.writes(*map(to_full_region, remove_duplicates(write_buffers)))
         yield [T.Bind(index) for index in unravel_index(extents, job, job=True)]

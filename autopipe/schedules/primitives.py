@@ -9,6 +9,7 @@ from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.tirx import IntImm, Stmt, stmt_seq
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.schedules.analysis.blocks import extent_of, extents_of
 from autopipe.schedules.parallel_work import ELEMENTS, UNKNOWN_SIZE
@@ -60,10 +61,10 @@ def replace_sums(
     """
     buffers = list(sch.get(sch.get_sblock("root")).alloc_buffers)
     if last is not None:  # else some of several results may be unused
-        sum_buffers = [buffer for buffer in buffers if any(map(buffer.same_as, totals))]
+        sum_buffers = [buffer for buffer in buffers if is_among(buffer, totals)]
         if len(sum_buffers) < len(totals):
             raise ScheduleError("the sum is an output too")
-        buffers = [buffer for buffer in buffers if not any(map(buffer.same_as, sum_buffers))]
+        buffers = [buffer for buffer in buffers if not is_among(buffer, sum_buffers)]
     rewrite_function(sch, stmt_seq(*nests), [*buffers, *copies])
 
 

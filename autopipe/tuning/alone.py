@@ -35,7 +35,7 @@ from autopipe.tuning.setup import TuningPlan
 _ANSWERING: Final = 0.05
 """Part of the seconds that making the winner again may take."""
 
-_CHECK: Final = 0.7
+_CHECK_PART_OF_REST: Final = 0.7
 """Part of the seconds left that the last check may take, if the winner was not checked before."""
 
 _LEAST: Final = 0.01
@@ -142,7 +142,7 @@ def _check_winner(suspect: Suspect, ctx: Context, conditions: Conditions, end: f
     """Return the verdict on the winner, or the reason that it could not be checked."""
     failures = Failures.of(ctx, conditions, "tune", "fallback")
     inspector = Inspector.of(
-        ctx, failures, patience=lambda: max(_LEAST, _CHECK * (end - monotonic()))
+        ctx, failures, patience=lambda: max(_LEAST, _CHECK_PART_OF_REST * (end - monotonic()))
     )
     (verdict,) = inspector.judge([suspect])
     return verdict

@@ -17,7 +17,7 @@ from autopipe import libraries
 from autopipe.config.schedules import Rule
 from autopipe.schedules.policy import Contender
 
-_BEHIND: Final = 1.5
+_MAX_ARM_SLOWDOWN: Final = 1.5
 """Implementations this many times slower than the task's best are not searched."""
 
 _MEMORY: Final = 0.5
@@ -118,7 +118,9 @@ class Bandit:
         stats = arm.stats if arm.stats.batches else self.shared_stats.get(_choose_stats_key(by))
         if stats is None or not stats.batches:  # no statistics for its key
             return math.inf, *promise
-        arm_time = arm.best if arm.stats.batches else min(implementation_time, _BEHIND * best)
+        arm_time = (
+            arm.best if arm.stats.batches else min(implementation_time, _MAX_ARM_SLOWDOWN * best)
+        )
         near = min(1.0, best / arm_time) if arm_time < math.inf else 0.0
         hope = _HOPE * near**2 / max(1, arm.stats.batches)
         return (stats.brought + hope) / stats.pace, *promise
@@ -141,7 +143,7 @@ class Bandit:
     def _is_near_best(self, by: Contender, best: float) -> bool:
         implementation_time = self.reached.get(by.implementation, math.inf)
         is_untried = implementation_time == math.inf and not self.arms[by].stats.batches
-        return implementation_time <= _BEHIND * best or is_untried
+        return implementation_time <= _MAX_ARM_SLOWDOWN * best or is_untried
 
     def _select_due_arms(self, ready: dict[Contender, Arm]) -> dict[Contender, Arm]:
         """Select the arms of the engine furthest below its share, or of all engines without one."""

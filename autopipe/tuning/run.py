@@ -23,7 +23,7 @@ from autopipe.tuning.setup import Setup, TuningPlan, open_setup
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
-_NEEDED: Final = ("xgboost-cpu", "psutil", "cloudpickle")
+_TUNING_PACKAGES: Final = ("xgboost-cpu", "psutil", "cloudpickle")
 """Packages that TVM imports while it tunes, and does not ask for when it is installed."""
 
 
@@ -33,7 +33,7 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
     Writes `records.jsonl` and `tuning.json`. Raises SetupError if a package is missing, StoreError,
     and StageError if not a single candidate could be measured.
     """
-    for package in _NEEDED:
+    for package in _TUNING_PACKAGES:
         find_version(package)
     with open_setup(plan, ctx) as setup:
         tasks, checks, deadline = setup.tasks, setup.checks, setup.deadline

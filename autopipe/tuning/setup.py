@@ -39,7 +39,7 @@ from autopipe.tuning.sized_models import can_run
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
-_CHECK: Final = 1 / 5
+_CHECK_PART_OF_BUDGET: Final = 1 / 5
 """Part of a budget of time that the check of a schedule may take."""
 
 _FEWEST: Final = 100
@@ -206,7 +206,7 @@ def _open_inspector(
     plan: TuningPlan, ctx: Context, failures: Failures, runner: Runner, deadline: Deadline
 ) -> Inspector:
     time = plan.tuning.budget.time
-    most = math.inf if time is None else _CHECK * time
+    most = math.inf if time is None else _CHECK_PART_OF_BUDGET * time
     watch = Watch("tune", ctx.emit)
     inspector = Inspector.of(
         ctx, failures, runner.checker, lambda: min(most, deadline.left()), watch

@@ -128,7 +128,7 @@ def test_a_run_that_is_interrupted_leaves_them_too(
 ) -> None:
     process = hanging(file, tmp_path, "--report", str(tmp_path / "report.json"))
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=30)
     assert process.returncode == code
     report = reported(tmp_path)
     assert (report["exit_code"], report["outcome"]) == (code, "interrupted")

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from autopipe.building import compile_progress
 from autopipe.building.compile_progress import CompileProgress
 from autopipe.building.prepared_checks import PreparedChecks
 from autopipe.pipeline import counted
@@ -51,7 +52,8 @@ def test_what_takes_too_long_is_overdue(tmp_path, emitted):
     assert not emitted  # there is nothing to count
 
 
-def test_a_count_is_there_before_anything_is_compiled(emitted):
+def test_a_count_is_there_before_anything_is_compiled(emitted, monkeypatch):
+    monkeypatch.setattr(compile_progress, "INTERVAL", 0.01)
     progress = CompileProgress(
         Watch("build", emitted.append), PreparedChecks(Recording(), None), {"": 4}
     )

@@ -54,7 +54,7 @@ def survives(file, data, overrides=()):
 
 @pytest.mark.fault("A8")
 @given(edits=EDITS)
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 def test_an_edited_file_is_a_pipeline_or_a_clear_error(file, edits):
     text = GOOD
     for at, length, new in edits:
@@ -64,7 +64,7 @@ def test_an_edited_file_is_a_pipeline_or_a_clear_error(file, edits):
 
 @pytest.mark.fault("A8")
 @given(data=st.binary(max_size=200), at=st.integers(0, len(GOOD)))
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 def test_bytes_from_anywhere_are_a_pipeline_or_a_clear_error(file, data, at):
     good = GOOD.encode()
     survives(file, good[:at] + data + good[at:])
@@ -76,6 +76,6 @@ def test_bytes_from_anywhere_are_a_pipeline_or_a_clear_error(file, data, at):
     ),
     value=st.one_of(st.sampled_from(SNIPPETS), st.text(max_size=8)),
 )
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=200)
 def test_any_override_is_a_pipeline_or_a_clear_error(file, path, value):
     survives(file, GOOD.encode(), [f"{'.'.join(path)}={value}", f"name{value}"])

@@ -17,7 +17,7 @@ from autopipe.measure.check import checked
 from autopipe.measure.local import Local
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 2})
-LIMITS = Measure(build_timeout=1.5, run_timeout=1.0, repeat=2, min_repeat=0.001, memory=512)
+LIMITS = Measure(build_timeout=4.0, run_timeout=2.0, repeat=2, min_repeat=0.001, memory=512)
 
 
 def good(size=1024):
@@ -123,7 +123,7 @@ def main():
     ]
     (cut,) = local.measure([slow], best=1e-12)
     found.append({"name": "slow", **asdict(cut)})
-    late = local.measure([good, hangs, good], until=time.monotonic() + 1.0)
+    late = local.measure([good, hangs, good], until=time.monotonic() + 3.0)
     found.append({"name": "late", "measured": len(list(late))})
     found.append({"name": "shared", **shared(local)})
     sys.stdout.write(json.dumps(found))

@@ -83,12 +83,13 @@ def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared():
         return lambda *_: calls.append(1)
 
     limits = Measure(repeat=5, min_repeat=1e-6)
-    found = timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
+    call = timing.TimedCall.of(kernel, tvm.cpu())
+    found = timing.time_call(call, limits, float("inf"), caches)
     assert len(found.seconds) == 5
     assert len(calls) == 5  # a call takes longer than a repeat should
     limits = Measure(repeat=2, min_repeat=5.0)
-    timing.time_kernel(kernel, tvm.cpu(), limits, float("inf"), caches)
-    assert len(calls) == 5 + 2 * timing._MOST
+    timing.time_call(call, limits, float("inf"), caches)
+    assert len(calls) == 5 + 2 * timing._MAX_SINGLE_CALLS
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_repeat_is_the_median_of_single_calls_each_of_them_prepared():
 )
 def test_a_trial_ends_after_two_single_calls_that_can_not_win(monkeypatch, single, calls, found):
     """Such calls find cold caches, so they take longer than the warm ones before them."""
-    monkeypatch.setattr(timing, "_clock", lambda *_: 1e-3)
+    monkeypatch.setattr(timing.TimedCall, "time_once", lambda _: 1e-3)
     times = iter(single)
 
     def evaluator(*_, repeat, **__):
@@ -111,9 +112,8 @@ def test_a_trial_ends_after_two_single_calls_that_can_not_win(monkeypatch, singl
     library = SimpleNamespace(time_evaluator=evaluator)
     kernel = build.Kernel(library, module)  # type: ignore[arg-type]
     limits = Measure(repeat=3, min_repeat=1e-9)
-    timed = timing.time_kernel(
-        kernel, tvm.cpu(), limits, 1.5 / timing._SLOWER, lambda _: lambda *_: None
-    )
+    call = timing.TimedCall.of(kernel, tvm.cpu())
+    timed = timing.time_call(call, limits, 1.5 / timing._SLOWER, lambda _: lambda *_: None)
     assert timed == found
     assert len(single) - len(list(times)) == calls
 

@@ -111,7 +111,8 @@ def test_a_process_that_has_used_the_gpu_is_refused_as_a_parent(tmp_path):
 
 def test_the_clock_of_a_device_tells_the_same_as_ours(kernel):
     tensors = timing.make_operands(kernel.module)
-    assert 0 < timing._evaluator_clock(kernel.library, tensors, tensors[0].device) < 1e-2
+    call = timing.TimedCall(kernel.library, tensors, tensors[0].device)
+    assert 0 < call.time_repeats(1, 1)[0] < 1
     np.testing.assert_array_equal(tensors[1].numpy(), tensors[0].numpy() + 1)
 
 
@@ -120,11 +121,11 @@ def test_the_first_call_on_a_gpu_says_nothing(monkeypatch, kernel, elsewhere, cu
     """It takes the code in, which may take longer than all that follows."""
     times = iter([1.0, 2e-3])
     monkeypatch.setattr(timing, "is_off_host", lambda _: elsewhere)
-    for name in ("_clock", "_evaluator_clock"):
-        monkeypatch.setattr(timing, name, lambda library, tensors, device: next(times))
+    monkeypatch.setattr(timing.TimedCall, "time_once", lambda _: next(times))
     library = SimpleNamespace(
         time_evaluator=lambda *_, **__: lambda *_: SimpleNamespace(results=[2e-3, 2e-3])
     )
-    found = timing.time_kernel(Kernel(library, kernel.module), tvm.cpu(), Measure(), 1e-2)  # type: ignore[arg-type]
+    call = timing.TimedCall.of(Kernel(library, kernel.module), tvm.cpu())  # type: ignore[arg-type]
+    found = timing.time_call(call, Measure(), 1e-2)
     assert found.cut is cut
     assert math.isclose(found.median, 1.0 if cut else 2e-3)

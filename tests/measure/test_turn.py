@@ -83,7 +83,7 @@ def test_one_that_is_stopped_is_passed_and_named(tmp_path):
 
 @pytest.mark.fault("D17")
 def test_one_that_never_ends_is_passed_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(turn, "_LONGEST", 0.3)
+    monkeypatch.setattr(turn, "_MAX_WAIT_SECONDS", 0.3)
     said = list[str]()
     with other(tmp_path / "order") as process, Turn(said.append).taken():
         assert process.poll() is None

@@ -96,7 +96,7 @@ def test_a_child_ends_with_its_parent(serving, tmp_path):
     request = {"do": "hang", "file": str(file)}
     code = f"from autopipe.processes import call; call.run_module('serving', {request})"
     parent = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 50
     while not (file.exists() and file.read_text()) and time.monotonic() < deadline:
         time.sleep(0.02)
     pid = int(Path(file).read_text())

@@ -49,9 +49,9 @@ def test_a_text_of_just_the_limit_is_whole():
 
 @pytest.mark.fault("E13")
 def test_a_megabyte_takes_no_time():
-    start = time.perf_counter()
+    start = time.process_time()
     escape_text("\x1b" * 1_000_000)
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
 
 
 def test_the_lines_of_a_message_stay_lines():

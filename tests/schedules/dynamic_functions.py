@@ -14,8 +14,8 @@ from tvm import te, tirx, topi
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.dynamic_sizes import kernel_sizes
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.blocks import SPATIAL
-from autopipe.schedules.analysis.expressions import is_among
 
 Tensors = list[Any]
 """Parameters of a function, its result last."""

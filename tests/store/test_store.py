@@ -195,13 +195,17 @@ def test_a_change_that_keeps_size_and_time_of_modification_is_noticed(
     assert go([Read(path=source)], root)[0] == ["run import"]
 
 
-def test_a_fingerprint_too_young_to_tell_changes_apart_is_not_kept(tmp_path: Path) -> None:
+def test_a_fingerprint_too_young_to_tell_changes_apart_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("memory", "tmp"):
         (tmp_path / name).mkdir()
     contents = TreeDigests(tmp_path / "memory", tmp_path / "tmp")
     file = tmp_path / "file"
     file.write_text("x")
-    contents.manifest(file)
+    with monkeypatch.context() as patch:
+        patch.setattr("autopipe.store.content._SETTLED", 60 * 10**9)
+        contents.manifest(file)
     assert not list(contents.memory.iterdir())
     time.sleep(0.03)
     contents.manifest(file)
@@ -388,13 +392,13 @@ def test_the_lock_of_a_killed_run_is_free_and_a_live_one_is_named(root: Path) ->
             target=go, args=([Act(do="write")], root), kwargs={"force": ["act"], "events": events}
         )
         waiter.start()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not events and time.monotonic() < deadline:
             time.sleep(0.01)
         assert told(events) == [f"warning waiting for process {holder.pid}"]
         holder.kill()
         holder.wait()
-        waiter.join(timeout=5)
+        waiter.join(timeout=30)
     assert told(events)[-1] == "run act"
     go([Act(do="write")], root)
     assert not list(root.glob("tmp/*")), "what the killed run left is cleared"

@@ -27,7 +27,7 @@ from autopipe.processes.link import Link, make_link_pair
 from autopipe.processes.start import fork_process
 from autopipe.processes.variables import select_variables
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 """Seconds that what a command has forked has to end."""
 LONGEST = 120.0
 """Seconds that a command may take, as a program that a test starts."""

@@ -16,7 +16,7 @@ import pytest
 PLANTED = "AUTOPIPE_TEST_SECRET"
 """An environment variable that nothing autopipe writes may contain."""
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 """Seconds that processes have to end."""
 
 COMMAND = re.compile(

@@ -225,7 +225,7 @@ def proxied(monkeypatch, most, mode):
     ],
 )
 def test_a_network_that_breaks_in_the_middle_ends_the_run(farm, monkeypatch, most, mode, said):
-    runner = opened(farm, "board", session_timeout=1.0, connect_timeout=1.0)
+    runner = opened(farm, "board", session_timeout=3.0, connect_timeout=3.0)
     with proxied(monkeypatch, most, mode), pytest.raises(SetupError, match=said):
         times(runner, lambda: adding(1))
     assert works(runner)

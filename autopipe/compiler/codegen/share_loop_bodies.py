@@ -24,7 +24,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import open_variables
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 from autopipe.compiler.loops.copy_loops import copy_root, list_blocks, replace_variables
 
 _LOOPS: Final = 8
@@ -92,7 +92,7 @@ class _LoopedKernel:
                 moved_buffers += [*own, *copies]
         if not calls:
             return self.function
-        kept_buffers = [one for one in root.alloc_buffers if not _is_among(one, moved_buffers)]
+        kept_buffers = [one for one in root.alloc_buffers if not is_among(one, moved_buffers)]
         new_root = copy_root(root, _replace_bodies(root.body, calls), kept_buffers)
         return self.function.with_body(SBlockRealize([], predicate=True, block=new_root))
 
@@ -107,7 +107,7 @@ class _LoopedKernel:
         buffers = [one for one in used if isinstance(one.ty, tirx.BufferType)]
         values = [one for one in used if not isinstance(one.ty, tirx.BufferType)]
         values += [one for buffer in buffers for n in buffer.ty.shape for one in _list_free(n)]
-        if not all(_is_among(value, scalars) for value in values):
+        if not all(is_among(value, scalars) for value in values):
             return None
         pointers = [_make_pointer(buffer) for buffer in buffers]
         declared = map(_declare_buffer, buffers, pointers)
@@ -193,13 +193,9 @@ def _list_own_buffers(root: SBlock, loops: Sequence[tirx.For], loop: tirx.For) -
     """List the buffers of a root block that only one of its loops uses."""
     others = [used for one in loops if not one.same_as(loop) for used in _list_free(one)]
     own = _list_free(loop, others)
-    return [buffer for buffer in root.alloc_buffers if _is_among(buffer, own)]
+    return [buffer for buffer in root.alloc_buffers if is_among(buffer, own)]
 
 
 def _list_free(node: Any, defined: Sequence[Var] = ()) -> list[Var]:  # noqa: ANN401 - any node
     """List the variables that a statement or an expression uses, without those that are defined."""
-    return [one for one in tirx.analysis.undefined_vars(node) if not _is_among(one, defined)]
-
-
-def _is_among(variable: Var, variables: Sequence[Var]) -> bool:
-    return any(variable.same_as(other) for other in variables)
+    return [one for one in tirx.analysis.undefined_vars(node) if not is_among(one, defined)]

@@ -20,6 +20,7 @@ from tvm import relax, tirx
 from tvm.sym import Analyzer
 from tvm_ffi import StructuralMutator, structural_mutate
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.graph.calls import find_callee, graph_functions, list_bindings
 from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.recurrence.fix_recurrence import open_form
@@ -169,7 +170,7 @@ def open_variables(function: tirx.PrimFunc) -> list[tirx.Var]:
 
 def _add_distinct(distinct: list[tirx.Var], variables: Iterator[tirx.Var] | list[tirx.Var]) -> None:
     for variable in variables:
-        if not any(variable.same_as(other) for other in distinct):
+        if not is_among(variable, distinct):
             distinct.append(variable)
 
 
@@ -189,7 +190,7 @@ def bind_kernel_sizes(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
     variables = open_variables(function)
 
     def value(var: tvm.ir.Var, mutator: StructuralMutator) -> tvm.ir.Expr:
-        if any(var.same_as(other) for other in variables):
+        if is_among(var, variables):
             return tirx.IntImm(var.ty.dtype, counts[str(var.name)])
         return mutator.default_mutate(var)
 

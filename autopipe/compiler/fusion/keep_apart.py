@@ -21,6 +21,7 @@ from tvm.relax.transform import FuseTIR
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import list_size_params
 from autopipe.compiler.graph.calls import find_callee, graph_functions, is_fused, list_bindings
+from autopipe.compiler.loops.copy_loops import replace_variables
 from autopipe.tasks.op_info import KINDS
 
 _PATTERN: Final = "op_pattern"
@@ -80,13 +81,9 @@ def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
         elif isinstance(getattr(argument.ty, "shape", None), relax.ShapeExpr):
             pairs += zip(param.ty.shape, argument.ty.shape.values, strict=True)
     values = [(extent, actual) for extent, actual in pairs if isinstance(extent, tirx.Var)]
-
-    def bound(variable: tvm.ir.Var) -> tvm.ir.Expr:
-        return next((actual for formal, actual in values if formal.same_as(variable)), variable)
-
     return all(
         isinstance(actual, tirx.IntImm)
-        or tvm_ffi.structural_equal(tvm_ffi.structural_map(extent, (tvm.ir.Var, bound)), actual)
+        or tvm_ffi.structural_equal(replace_variables(extent, values), actual)
         for extent, actual in pairs
         if not isinstance(extent, tirx.Var | tirx.IntImm)
     )

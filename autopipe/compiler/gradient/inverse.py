@@ -20,6 +20,7 @@ from tvm.error import InternalError
 from tvm.ir import Expr, Var
 from tvm.sym import Analyzer, detect_iter_map, detect_linear_equation, inverse_affine_iter_map
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.gradient.expressions import (
     cast_to,
     has_reads,
@@ -208,7 +209,7 @@ class _Solver:
             if var in self._inside:
                 continue
             can_shift = var in self._single and not self._exact and not self._inside
-            if can_shift and any(var.same_as(each) for each in shiftable):
+            if can_shift and is_among(var, shiftable):
                 shift = self._find_shift(loop, value)
                 if shift is not None:
                     solution.shifts.append(shift)

@@ -1,7 +1,7 @@
 """Copy loop nests: TVM requires that each variable is bound once in a function."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tvm
 import tvm_ffi
@@ -9,6 +9,9 @@ from tvm import tirx
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.find_nodes import find_nodes
+
+_Part = TypeVar("_Part", bound=tvm.ir.Node)
+"""A part of TIR."""
 
 
 def copy_loop_nest(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> tirx.Stmt:
@@ -32,13 +35,14 @@ def copy_loop_nest(nest: tirx.Stmt, buffers: Sequence[tuple[Any, Any]] = ()) -> 
     return replace_variables(nest, changes)
 
 
-def replace_variables(nest: tirx.Stmt, changes: Sequence[tuple[Any, Any]]) -> tirx.Stmt:
-    """Replace variables and buffers in a loop nest by the pairs (old, new)."""
+def replace_variables(part: _Part, changes: Sequence[tuple[Any, Any]]) -> _Part:
+    """Replace variables and buffers in a part of TIR by the pairs (old, new)."""
 
-    def replaced(var: tvm.ir.Var) -> tvm.ir.Var:
+    def replaced(var: tvm.ir.Var) -> tvm.ir.Expr:
         return next((new for old, new in changes if old.same_as(var)), var)
 
-    return tvm_ffi.structural_map(nest, (tvm.ir.Var, replaced))
+    new_part: _Part = tvm_ffi.structural_map(part, (tvm.ir.Var, replaced))
+    return new_part
 
 
 def copy_root(root: SBlock, body: tirx.Stmt, buffers: Sequence[tvm.ir.Var] | None = None) -> SBlock:

@@ -20,7 +20,7 @@ from tvm.s_tir import SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, IntImm, PrimFunc, SeqStmt, Var
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 
 _COUNTED: Final = (
     tvm.tirx.Add, tvm.tirx.Sub, tvm.tirx.Mul, tvm.tirx.Div, tvm.tirx.Min, tvm.tirx.Max, Call,
@@ -73,7 +73,7 @@ def _bound_extent(extent: tvm.ir.Expr, around: _Ranges) -> float:
     if isinstance(extent, IntImm):
         return float(max(0, int(extent)))
     read_variables = find_nodes(extent, Var)
-    variables = [variable for variable in around if any(map(variable.same_as, read_variables))]
+    variables = [variable for variable in around if is_among(variable, read_variables)]
     ranges = [range(around[variable]) for variable in variables]
     if not ranges or math.prod(map(len, ranges)) > _TRIED:
         return math.inf

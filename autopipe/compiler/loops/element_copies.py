@@ -34,6 +34,8 @@ from tvm.tirx import (
     Sub,
 )
 
+from autopipe.compiler.find_nodes import is_among
+
 _AT_ONCE: Final = 1 << 22
 """Most elements with indices in memory at the same time."""
 
@@ -151,7 +153,7 @@ def _is_number(value: object, number: int) -> bool:
 def _is_computable(index: Expr, axes: Sequence[Var]) -> bool:
     """Tell whether an index is an expression of block variables and supported operations."""
     if isinstance(index, Var):
-        return any(index.same_as(axis) for axis in axes)
+        return is_among(index, axes)
     if type(index) in _OPERATIONS:
         return _is_computable(index.a, axes) and _is_computable(index.b, axes)
     return isinstance(index, IntImm)

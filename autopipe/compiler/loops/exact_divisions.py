@@ -42,7 +42,7 @@ from tvm.sym import (
 )
 from tvm.tirx import BufferStore, For, IntImm, PrimFunc
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 
 _DIVISIONS: Final = (tirx.FloorDiv, tirx.FloorMod)
 _INDICES: Final = {"int32": 1 << 31, "int64": 1 << 62}
@@ -217,7 +217,7 @@ def _collect_terms(expr: Expr, factor: int, starts: Sequence[Var]) -> list[tuple
         if not isinstance(number, IntImm) or int(number) <= 0:
             return None
         return _collect_terms(operand, factor * int(number), starts)
-    loop = isinstance(expr, Var) and any(map(expr.same_as, starts))
+    loop = isinstance(expr, Var) and is_among(expr, starts)
     return [(factor, expr)] if loop or isinstance(expr, _DIVISIONS) else None
 
 

@@ -19,7 +19,7 @@ from tvm.ir import Call, Expr, TensorLoad, Var
 from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import GE, GT, LE, LT, For, IntImm, Max, Min, PrimFunc, Stmt
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 
 _SIZE: Final = 1 << 16
 """Assumed upper bound of dynamic sizes."""
@@ -248,9 +248,7 @@ class _Scope:
         """Tell whether an expression is loop-invariant and loads nothing."""
         loop_variables = [self.axis, *(var for var, _ in self.binds)]
         nodes = find_nodes(expr, (TensorLoad, Call, tirx.Let, Var))
-        return all(
-            isinstance(node, Var) and not any(map(node.same_as, loop_variables)) for node in nodes
-        )
+        return all(isinstance(node, Var) and not is_among(node, loop_variables) for node in nodes)
 
     def _inline_bindings(self, expr: Expr) -> Expr:
         """Substitute the variables that are bound in the loop."""

@@ -16,7 +16,7 @@ of the rows of [8, 1].
 """
 
 import math
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import tvm
 import tvm_ffi
@@ -25,12 +25,10 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, ForKind, IntImm, IterVar, PrimFunc, Stmt, Var
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
+from autopipe.compiler.loops.copy_loops import replace_variables
 
 _SPATIAL: Final = IterVar.DataPar
-
-_Part = TypeVar("_Part", bound=tvm.ir.Node)
-"""A part of TIR."""
 
 
 def begin_at_zero(function: PrimFunc) -> bool:
@@ -62,7 +60,7 @@ def _is_shifted(start: tvm.ir.Expr) -> bool:
 def _shift_loop(loop: For) -> For:
     if not _is_shifted(loop.min):
         return loop
-    body = _substitute_variables(loop.body, [(loop.loop_var, loop.loop_var + loop.min)])
+    body = replace_variables(loop.body, [(loop.loop_var, loop.loop_var + loop.min)])
     zero = IntImm(str(loop.min.ty.dtype), 0)
     return For(loop.loop_var, zero, loop.extent, loop.kind, body, None, loop.annotations)
 
@@ -80,11 +78,11 @@ def _shift_block(realize: SBlockRealize) -> SBlockRealize:
     pairs = zip(realize.iter_values, old.iter_vars, strict=True)
     values = [analyzer.simplify(value - axis.dom.min) for value, axis in pairs]
     reads, writes = (
-        [_substitute_variables(r, shifts) for r in some] for some in (old.reads, old.writes)
+        [replace_variables(r, shifts) for r in some] for some in (old.reads, old.writes)
     )
-    init = None if old.init is None else _substitute_variables(old.init, shifts)
+    init = None if old.init is None else replace_variables(old.init, shifts)
     block = SBlock(
-        axes, reads, writes, old.name_hint, _substitute_variables(old.body, shifts), init,
+        axes, reads, writes, old.name_hint, replace_variables(old.body, shifts), init,
         old.alloc_buffers, old.match_buffers, old.annotations,
     )  # fmt: skip
     return SBlockRealize(values, realize.predicate, block)
@@ -103,7 +101,7 @@ def _remove_reduction(realize: SBlockRealize) -> SBlockRealize:
         reads, body = [], old.init
     elif old.init is not None and extents == {1}:
         reads, body = (
-            [_substitute_variables(region, first) for region in old.reads],
+            [replace_variables(region, first) for region in old.reads],
             _inline_single_step(old, first),
         )
     else:
@@ -134,7 +132,7 @@ def _inline_single_step(block: SBlock, first: list[tuple[Var, Any]]) -> Stmt | N
         return start.value if is_accumulator else mutator.default_mutate(load)
 
     value = tvm_ffi.structural_mutate(step.value, [(TensorLoad, before)])
-    return BufferStore(step.buffer, _substitute_variables(value, first), step.indices)
+    return BufferStore(step.buffer, replace_variables(value, first), step.indices)
 
 
 def _remove_trivial_loop(loop: For) -> Stmt:
@@ -146,12 +144,4 @@ def _remove_trivial_loop(loop: For) -> Stmt:
     if turns > 1 or (turns and loop.kind != ForKind.SERIAL):
         return loop
     variables = find_nodes(loop.body, Var)
-    return loop if any(map(loop.loop_var.same_as, variables)) else loop.body
-
-
-def _substitute_variables(part: _Part, values: list[tuple[Var, Any]]) -> _Part:
-    def variable(var: Var, _: object) -> Expr:
-        return next((value for old, value in values if old.same_as(var)), var)
-
-    new_part: _Part = tvm_ffi.structural_mutate(part, [(tvm.ir.Var, variable)])
-    return new_part
+    return loop if is_among(loop.loop_var, variables) else loop.body

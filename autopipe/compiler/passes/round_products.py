@@ -23,6 +23,7 @@ from typing import Any, Final
 import tvm
 from tvm import relax
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.graph.calls import list_bindings
 from autopipe.compiler.graph.convolutions import LAYOUTS, read_layouts, rebuild_convolution
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
@@ -163,7 +164,7 @@ def _read_extent(value: relax.Expr, axis: int) -> int | None:
 def _round_product(products: Sequence[relax.Call], site: CallSite) -> relax.Expr:
     """Round the operands of a chosen matmul or convolution."""
     call = site.call
-    if not any(map(site.original.same_as, products)):
+    if not is_among(site.original, products):
         return call
     data, weight = call.args
     changes: dict[str, Any] = {}

@@ -19,6 +19,7 @@ import tvm
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.blocks import extents_of, is_copy, is_spatial
 
 
@@ -91,7 +92,7 @@ def _has_reuse(block: SBlock) -> bool:
     """
     runs = math.prod((*extents_of(block), *extents_of(block, spatial=False)))
     results = [region.source for region in block.writes]
-    operands = [r.source for r in block.reads if not any(r.source.same_as(w) for w in results)]
+    operands = [r.source for r in block.reads if not is_among(r.source, results)]
     sizes = [math.prod(map(int, o.shape)) for o in operands if all(map(_is_constant, o.shape))]
     return any(1 < size < runs for size in sizes)
 

@@ -15,6 +15,7 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.sym import Analyzer
 from tvm.tirx import IntImm, Sub
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.graph.weights import list_weights
 from autopipe.schedules.analysis.blocks import is_spatial
 from autopipe.schedules.primitives import make_schedule
@@ -70,7 +71,7 @@ def match_convolution(module: tvm.IRModule, size: int) -> Convolution | None:
     if steps is None or not _is_elementwise(after, result):
         return None
     data, kernel = pad.reads[0].source, total.reads[1].source
-    constant = any(kernel.same_as(weight) for weight in list_weights(module["main"]))
+    constant = is_among(kernel, list_weights(module["main"]))
     return Convolution(data, kernel, constant, *steps, result, after)
 
 

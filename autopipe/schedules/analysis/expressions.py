@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import tvm
@@ -12,7 +13,8 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
+from autopipe.schedules.analysis.blocks import Extent, number_of
 
 Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
 """Pairs of a variable and its value; no dict, as TVM's variables have no hash here."""
@@ -75,7 +77,7 @@ def replace_variables(
 
 
 def unravel_index(
-    extents: Sequence[int | tvm.ir.Expr], index: tvm.ir.Expr, *, job: bool = False
+    extents: Sequence[Extent], index: tvm.ir.Expr, *, job: bool = False
 ) -> list[tvm.ir.Expr]:
     """Convert a row-major index over all axes to the index along each axis.
 
@@ -87,7 +89,7 @@ def unravel_index(
     the clamp would hide from TVM that a row is contiguous in memory.
     """
 
-    def divisor(extent: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
+    def divisor(extent: Extent) -> Extent:
         return tvm.tirx.max(extent, 1) if job and not isinstance(extent, int) else extent
 
     inner_sizes = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
@@ -108,11 +110,6 @@ def remove_duplicates(buffers: Sequence[tvm.ir.Var]) -> list[tvm.ir.Var]:
     return [one for at, one in enumerate(buffers) if not is_among(one, buffers[:at])]
 
 
-def is_among(buffer: tvm.ir.Var, buffers: Sequence[tvm.ir.Var]) -> bool:
-    """Tell whether a buffer is in a list, by identity."""
-    return any(buffer.same_as(other) for other in buffers)
-
-
 def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FBT001 - it is the subject
     """Write both branches of a condition, or one if it is constant; yield the value in each."""
     if isinstance(condition, bool):
@@ -125,7 +122,14 @@ def write_branches(condition: bool | tvm.ir.Expr) -> Iterator[bool]:  # noqa: FB
             yield False
 
 
-def _simplify_count(count: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
+def open_loop(
+    kind: Callable[..., AbstractContextManager[Any]], extent: Extent, dtype: str
+) -> AbstractContextManager[Any]:
+    """Open a loop from 0 with an index of a dtype; `kind` is `T.serial` or the like."""
+    return kind(number_of(0, dtype), number_of(extent, dtype))
+
+
+def _simplify_count(count: Extent) -> Extent:
     """Simplify a number of iterations, to an integer where it does not depend on the sizes."""
     if isinstance(count, int):
         return count
@@ -134,54 +138,54 @@ def _simplify_count(count: int | tvm.ir.Expr) -> int | tvm.ir.Expr:
 
 
 def write_lane_loops(
-    count: int | tvm.ir.Expr,
+    count: Extent,
     width: int,
-    number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr],
+    dtype: str,
     *,
     unroll: bool = False,
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
     """Write a loop over vectors, then the remainder in shorter ones; yield each index and its lane.
 
     Example: 23 elements with `width` 8 are 2 vectors of 8, then one each of 4, 2 and 1. Where the
-    count is dynamic, the remainder is a scalar loop. `number` makes constants of the dtype of
-    indices. An IRBuilder must be open.
+    count is dynamic, the remainder is a scalar loop. Indices are of `dtype`. An IRBuilder must be
+    open.
     """
     count, loop = _simplify_count(count), T.unroll if unroll else T.serial
     if (vectors := _simplify_count(count // width)) != 0:
         with (
-            loop(number(0), number(vectors)) as vector,
-            T.vectorized(number(0), number(width)) as lane,
+            open_loop(loop, vectors, dtype) as vector,
+            open_loop(T.vectorized, width, dtype) as lane,
         ):
             yield vector * width + lane, lane
     if not isinstance(count, int):
         if (rest := _simplify_count(count % width)) != 0:
-            with T.serial(number(0), number(rest)) as element:
-                yield number(vectors * width) + element, element
+            with open_loop(T.serial, rest, dtype) as element:
+                yield number_of(vectors * width, dtype) + element, element
         return
     start = count // width * width
     while start < count:
         width //= 2
         if start + width <= count:
-            with T.vectorized(number(0), number(width)) as lane:
+            with open_loop(T.vectorized, width, dtype) as lane:
                 yield start + lane, lane
             start += width
 
 
 def write_element_loops(
-    count: int | tvm.ir.Expr,
+    count: Extent,
     width: int,
-    number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr],
+    dtype: str,
     *,
     unroll: bool = False,
 ) -> Iterator[tvm.ir.Expr]:
     """Write the loops of `write_lane_loops`; yield each index."""
-    return (index for index, _ in write_lane_loops(count, width, number, unroll=unroll))
+    return (index for index, _ in write_lane_loops(count, width, dtype, unroll=unroll))
 
 
 def write_tile_loops(
-    rows: int, columns: int, width: int, number: Callable[[int | tvm.ir.Expr], tvm.ir.Expr]
+    rows: int, columns: int, width: int, dtype: str
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr]]:
     """Write unrolled loops over the elements of a tile, in vectors; yield row and column."""
-    with T.unroll(number(0), number(rows)) as row:
-        for column in write_element_loops(columns, width, number, unroll=True):
+    with open_loop(T.unroll, rows, dtype) as row:
+        for column in write_element_loops(columns, width, dtype, unroll=True):
             yield row, column

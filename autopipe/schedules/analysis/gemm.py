@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 from tvm.sym import Analyzer, detect_linear_equation
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.expressions import flat_index, replace_variables
 from autopipe.schedules.analysis.product import Product
 
@@ -69,7 +70,7 @@ def match_gemm(product: Product) -> Gemm | None:
     term, store = product.term, product.block.body
     if not isinstance(term, tvm.tirx.Mul) or len(product.loads) != 2:  # noqa: PLR2004 - operands
         return None
-    if not all(any(side.same_as(load) for load in product.loads) for side in (term.a, term.b)):
+    if not all(is_among(side, product.loads) for side in (term.a, term.b)):
         return None  # an operand is not a plain load
     loops = [*zip(product.axes, product.extents, strict=True)]
     loops += zip(product.sums, product.terms, strict=True)

@@ -12,7 +12,7 @@ from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore
 
-from autopipe.compiler.find_nodes import find_nodes, list_loads
+from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -21,7 +21,6 @@ from autopipe.schedules.analysis.blocks import (
     is_spatial,
     lengths_of,
 )
-from autopipe.schedules.analysis.expressions import is_among
 from autopipe.schedules.analysis.joining import find_element
 from autopipe.schedules.analysis.reducer import Reducer
 

@@ -10,7 +10,7 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, Var, const
 
-from autopipe.compiler.find_nodes import list_loads
+from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis.blocks import SPATIAL, extents_of, is_copy, is_spatial, lengths_of
 from autopipe.schedules.analysis.expressions import replace_variables, unravel_index
 from autopipe.schedules.analysis.simple_indices import simplify_block
@@ -42,7 +42,7 @@ def has_one_result(sch: Schedule) -> bool:
     """Tell whether the last block writes the only output of the function."""
     params = sch.mod["main"].params
     results = [region.source for rv in blocks_of(sch) for region in sch.get(rv).writes]
-    is_output = [any(source.same_as(param) for param in params) for source in results]
+    is_output = [is_among(source, params) for source in results]
     return is_output[-1:] == [True] and not any(is_output[:-1])
 
 

@@ -14,9 +14,9 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import SBlock, SBlockRealize
 
-from autopipe.compiler.find_nodes import find_nodes, list_loads
+from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.compiler.graph import weights
-from autopipe.schedules.analysis.expressions import is_among, remove_duplicates, to_full_region
+from autopipe.schedules.analysis.expressions import remove_duplicates, to_full_region
 
 _ROOT: Final = "root"
 _DATA: Final = "tirx.buffer_data"

@@ -15,6 +15,7 @@ from typing import Final
 from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.graph import weights
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
@@ -231,4 +232,4 @@ def _list_reduction_axes(block: SBlock) -> list[int]:
 def _is_free(sch: Schedule, block: SBlock, position: int) -> bool:
     """Tell whether an operand is a weight with a free layout."""
     source = block.reads[position].source
-    return any(source.same_as(weight) for weight in weights.list_weights(sch.mod["main"]))
+    return is_among(source, weights.list_weights(sch.mod["main"]))

@@ -11,11 +11,12 @@ from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.recurrence.cells import Write
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, make_index, make_loop
 from autopipe.compiler.recurrence.rounding import dequantize_products
 from autopipe.environment.machines import LINE_BYTES
-from autopipe.schedules.analysis.blocks import Extent, number_of
+from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.analysis.dot_products import find_instruction
 from autopipe.schedules.analysis.expressions import write_element_loops
 from autopipe.schedules.divisors import floor_power, list_divisors
@@ -252,7 +253,7 @@ class UnitTile:
         states = self.run.states.values()
 
         def bind(load: TensorLoad) -> Expr:
-            return T.Bind(load) if any(map(load.source.same_as, states)) else load
+            return T.Bind(load) if is_among(load.source, states) else load
 
         def bind_in_body(let: tirx.Let) -> Expr:
             body = tvm_ffi.structural_map(let.body, (TensorLoad, bind))
@@ -284,6 +285,4 @@ def write_vector_loops(width: int, *, unroll: bool = False) -> Iterator[Expr]:
     None is longer than a register: of longer vectors LLVM keeps too few in registers.
     """
     largest = min(floor_power(width), _LANES)
-    return write_element_loops(
-        width, largest, lambda value: number_of(value, "int64"), unroll=unroll
-    )
+    return write_element_loops(width, largest, "int64", unroll=unroll)

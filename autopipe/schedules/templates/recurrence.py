@@ -12,6 +12,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import bind_kernel_sizes
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.loops.code_equality import is_same_code
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
@@ -48,7 +49,7 @@ class RecurrenceTemplate(Template[RecurrentLayer, UnitBlocking]):
         if not is_same_code(kernel_module["main"], function):
             return None
         recurrent = function.params[list(form.inputs).index("r")]
-        free = any(recurrent.same_as(param) for param in weights.list_weights(function))
+        free = is_among(recurrent, weights.list_weights(function))
         return RecurrentLayer(layer, free, elementary.is_marked(function))
 
     def settings(self, layer: RecurrentLayer, hardware: HardwareParams) -> Iterator[UnitBlocking]:

@@ -28,6 +28,7 @@ from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, read_dynamic_sizes
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.graph.weights import MARK
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import SPATIAL
@@ -153,7 +154,7 @@ def _write_tiles(
     ]
     packing_loops = [sch.get(sch.get_loops(rv)[0]) for rv in packing_blocks]
     inside = [blocks[name].body.buffer for name in (*windows.before[-1:], windows.name)]
-    buffers = [one for one in root.alloc_buffers if not any(map(one.same_as, inside))]
+    buffers = [one for one in root.alloc_buffers if not is_among(one, inside)]
     tile_loops = nest.write(find_threshold(windows, tile.shared_from))
     rewrite_function(sch, tvm.tirx.stmt_seq(*packing_loops, tile_loops), buffers)
 

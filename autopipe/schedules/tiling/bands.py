@@ -17,8 +17,8 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.attention import AttentionForm, find_mask_index, to_stored_order
 from autopipe.compiler.graph import exponentials
 from autopipe.compiler.graph.arithmetic import build_let
-from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import (
+    open_loop,
     to_full_region,
     unravel_index,
     write_tile_loops,
@@ -66,8 +66,10 @@ class QueryBand:
     """Elements of a result in a vector, a power of two."""
 
 
-_to_int64: Final = partial(number_of, dtype="int64")
-_write_tile_loops: Final = partial(write_tile_loops, number=_to_int64)
+_INDEX: Final = "int64"
+"""Dtype of indices."""
+
+_write_tile_loops: Final = partial(write_tile_loops, dtype=_INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,12 @@ class BandLoops:
         products = math.prod(attention.outer) * attention.queries * attention.keys
         is_parallel = jobs > 1 and products * (attention.depth + attention.breadth) >= PRODUCTS
         loop = T.parallel if is_parallel else T.serial
-        with loop(_to_int64(0), _to_int64(jobs)) as job, T.sblock("attention"):
+        with open_loop(loop, jobs, _INDEX) as job, T.sblock("attention"):
             T.reads(*map(to_full_region, self.tensors[:-1]))
             T.writes(to_full_region(self.tensors[-1]))
             heads = [T.Bind(at) for at in unravel_index(attention.outer, job // bands)]
             last = attention.queries - knobs.queries
-            first = T.Bind(tirx.min(job % bands * knobs.queries, _to_int64(last)))
+            first = T.Bind(tirx.min(job % bands * knobs.queries, last))
             transposed_queries = self._allocate_buffer(attention.depth, knobs.queries)
             scores = self._allocate_buffer(attention.keys, knobs.queries)
             most, total = self._allocate_buffer(knobs.queries), self._allocate_buffer(knobs.queries)
@@ -108,9 +110,9 @@ class BandLoops:
         chunk = math.gcd(depth, _TRANSPOSED_ELEMENTS)
         scale = tirx.const(form.scale, DTYPE)
         with (
-            T.serial(_to_int64(0), _to_int64(depth // chunk)) as part,
-            T.serial(_to_int64(0), _to_int64(self.knobs.queries)) as row,
-            T.vectorized(_to_int64(0), _to_int64(chunk)) as lane,
+            open_loop(T.serial, depth // chunk, _INDEX) as part,
+            open_loop(T.serial, self.knobs.queries, _INDEX) as row,
+            open_loop(T.vectorized, chunk, _INDEX) as lane,
         ):
             at = part * chunk + lane
             number = query[to_stored_order(form.query, [*heads, first + row, at])]
@@ -129,10 +131,10 @@ class BandLoops:
         for _, lane in _write_tile_loops(1, knobs.queries, knobs.width):
             T.buffer_store(most, lowest, [lane])
         with (
-            T.serial(_to_int64(0), _to_int64(-(-attention.keys // knobs.keys))) as tile,
-            T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.across)) as strip,
+            open_loop(T.serial, -(-attention.keys // knobs.keys), _INDEX) as tile,
+            open_loop(T.serial, knobs.queries // knobs.across, _INDEX) as strip,
         ):
-            start = T.Bind(tirx.min(tile * knobs.keys, _to_int64(attention.keys - knobs.keys)))
+            start = T.Bind(tirx.min(tile * knobs.keys, attention.keys - knobs.keys))
             left = T.Bind(strip * knobs.across)
             sums = self._allocate_buffer(knobs.keys, knobs.across, scope="local")
 
@@ -164,12 +166,12 @@ class BandLoops:
     def _write_exponentials(self, scores: tvm.ir.Var, most: tvm.ir.Var, total: tvm.ir.Var) -> None:
         """Replace each score by e^(score - maximum of its query), and sum these per query."""
         knobs = self.knobs
-        with T.serial(_to_int64(0), _to_int64(knobs.queries // knobs.width)) as vector:
+        with open_loop(T.serial, knobs.queries // knobs.width, _INDEX) as vector:
             sums = self._allocate_buffer(knobs.width, scope="local")
-            with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
+            with open_loop(T.vectorized, knobs.width, _INDEX) as lane:
                 T.buffer_store(sums, tirx.const(0, DTYPE), [lane])
-            with T.serial(_to_int64(0), _to_int64(self.found.keys)) as key:
-                with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
+            with open_loop(T.serial, self.found.keys, _INDEX) as key:
+                with open_loop(T.vectorized, knobs.width, _INDEX) as lane:
                     at = vector * knobs.width + lane
                     below = scores[key, at] - most[at]
                     share = (
@@ -178,10 +180,10 @@ class BandLoops:
                         else tirx.exp(below)
                     )
                     T.buffer_store(scores, share, [key, at])
-                with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
+                with open_loop(T.vectorized, knobs.width, _INDEX) as lane:
                     at = vector * knobs.width + lane
                     T.buffer_store(sums, sums[lane] + scores[key, at], [lane])
-            with T.vectorized(_to_int64(0), _to_int64(knobs.width)) as lane:
+            with open_loop(T.vectorized, knobs.width, _INDEX) as lane:
                 T.buffer_store(total, sums[lane], [vector * knobs.width + lane])
 
     def _write_results(
@@ -190,13 +192,11 @@ class BandLoops:
         """Write the weighted sums of values, divided by the sum of the exponentials."""
         attention, knobs, value, out = self.found, self.knobs, self.tensors[2], self.tensors[-1]
         with (
-            T.serial(_to_int64(0), _to_int64(-(-attention.breadth // knobs.columns))) as strip,
-            T.serial(_to_int64(0), _to_int64(-(-knobs.queries // knobs.rows))) as tile,
+            open_loop(T.serial, -(-attention.breadth // knobs.columns), _INDEX) as strip,
+            open_loop(T.serial, -(-knobs.queries // knobs.rows), _INDEX) as tile,
         ):
-            left = T.Bind(
-                tirx.min(strip * knobs.columns, _to_int64(attention.breadth - knobs.columns))
-            )
-            above = T.Bind(tirx.min(tile * knobs.rows, _to_int64(knobs.queries - knobs.rows)))
+            left = T.Bind(tirx.min(strip * knobs.columns, attention.breadth - knobs.columns))
+            above = T.Bind(tirx.min(tile * knobs.rows, knobs.queries - knobs.rows))
             sums = self._allocate_buffer(knobs.rows, knobs.columns, scope="local")
 
             def add(row: Expr, lane: Expr, step: Expr) -> Expr:
@@ -219,7 +219,7 @@ class BandLoops:
         """Write a tile of sums over some steps, in registers."""
         for row, lane in _write_tile_loops(*sizes):
             T.buffer_store(sums, tirx.const(0, DTYPE), [row, lane])
-        with T.serial(_to_int64(0), _to_int64(steps)) as step:
+        with open_loop(T.serial, steps, _INDEX) as step:
             for row, lane in _write_tile_loops(*sizes):
                 T.buffer_store(sums, sums[row, lane] + add(row, lane, step), [row, lane])
 

@@ -16,11 +16,11 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import list_loads
-from autopipe.schedules.analysis.blocks import Extent, number_of
+from autopipe.compiler.find_nodes import is_among, list_loads
+from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.analysis.expressions import (
     Values,
-    is_among,
+    open_loop,
     replace_variables,
     write_element_loops,
 )
@@ -61,7 +61,7 @@ class ChainLoops:
             IRBuilder() as builder,
             job_loop(name, sizes, dtype, buffers, parallel=self.parallel) as (*place, tile),
         ):
-            first = T.Bind(T.min(tile * self.chains, self._to_index(length - self.chains)))
+            first = T.Bind(T.min(tile * self.chains, length - self.chains))
             if self.partial > 1:
                 self._write_one_output(self._list_axis_values(place, first))
             else:
@@ -76,7 +76,7 @@ class ChainLoops:
         at_first = self._list_axis_values(outer_index, first)
         with ExitStack() as loops:
             steps = (self._substitute_extent(step, at_first) for step in self.reduction.steps)
-            terms = [loops.enter_context(T.serial(self._to_index(0), step)) for step in steps]
+            terms = [loops.enter_context(open_loop(T.serial, step, self._dtype)) for step in steps]
             sum_values: Values = list(zip(self.reduction.sums, terms, strict=True))
             for chain in self._write_chain_loop():
                 self._step(
@@ -90,13 +90,13 @@ class ChainLoops:
     def _write_one_output(self, at: Values) -> None:
         """Write the sum of one output as partial results, the last steps in vectors."""
         sums, width = self._sums(self.partial), self.width
-        for lane in write_element_loops(self.partial, width, self._to_index, unroll=True):
+        for lane in write_element_loops(self.partial, width, self._dtype, unroll=True):
             self._initialize_sums(sums, lane)
         *outer, last = self.reduction.steps
         count = int(last)  # of constant length
         with ExitStack() as loops:
             steps = (self._substitute_extent(step, at) for step in outer)
-            terms = [loops.enter_context(T.serial(self._to_index(0), step)) for step in steps]
+            terms = [loops.enter_context(open_loop(T.serial, step, self._dtype)) for step in steps]
             names = self.reduction.sums
 
             def step(lane: Expr, index: Expr) -> None:
@@ -104,12 +104,10 @@ class ChainLoops:
                 self._step(sums, lane, [*at, *sum_values])
 
             if count >= self.partial:
-                with T.serial(self._to_index(0), self._to_index(count // self.partial)) as turn:
-                    for lane in write_element_loops(
-                        self.partial, width, self._to_index, unroll=True
-                    ):
+                with open_loop(T.serial, count // self.partial, self._dtype) as turn:
+                    for lane in write_element_loops(self.partial, width, self._dtype, unroll=True):
                         step(lane, turn * self.partial + lane)
-            for lane in write_element_loops(count % self.partial, width, self._to_index):
+            for lane in write_element_loops(count % self.partial, width, self._dtype):
                 step(lane, count // self.partial * self.partial + lane)
         self._join_partials(sums)
         self._write_result([one[0] for one in sums], at)
@@ -119,7 +117,7 @@ class ChainLoops:
         count = self.partial
         while count > 1 and self.join is not None:
             count //= 2
-            for lane in write_element_loops(count, self.width, self._to_index, unroll=True):
+            for lane in write_element_loops(count, self.width, self._dtype, unroll=True):
                 first_half, second_half = ([one[at] for one in sums] for at in (lane, lane + count))
                 store_results(sums, lane, self.join(first_half, second_half))
 
@@ -148,19 +146,16 @@ class ChainLoops:
         axes = self.reduction.axes
         return [(v, index if axis == self.axis else next(left)) for axis, v in enumerate(axes)]
 
-    def _substitute_extent(self, step: Extent, values: Values) -> Expr:
-        return self._to_index(step) if isinstance(step, int) else replace_variables(step, values)
+    def _substitute_extent(self, step: Extent, values: Values) -> Extent:
+        return step if isinstance(step, int) else replace_variables(step, values)
 
     def _write_chain_loop(self) -> Iterator[Expr]:
-        with T.unroll(self._to_index(0), self._to_index(self.chains)) as chain:
+        with open_loop(T.unroll, self.chains, self._dtype) as chain:
             yield chain
 
     @property
     def _dtype(self) -> str:
         return str([*self.reduction.axes, *self.reduction.sums][0].ty.dtype)
-
-    def _to_index(self, value: Extent) -> Expr:
-        return number_of(value, self._dtype)
 
 
 def store_results(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:

@@ -17,12 +17,12 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import list_loads
-from autopipe.schedules.analysis.blocks import element_bits, extent_of
+from autopipe.compiler.find_nodes import is_among, list_loads
+from autopipe.schedules.analysis.blocks import element_bits, extent_of, number_of
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
-    is_among,
+    open_loop,
     remove_duplicates,
     replace_variables,
     to_full_region,
@@ -82,7 +82,7 @@ def _write_tile_loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str
     """Write the loop over the tiles of one size."""
     single = isinstance(nest.jobs, int) and nest.jobs == 1
     loop = T.parallel if parallel and not single else T.serial
-    with loop(nest.number(0), nest.number(nest.jobs)) as job, T.sblock(name):
+    with open_loop(loop, nest.jobs, nest.index_dtype) as job, T.sblock(name):
         T.reads(*(to_full_region(buffer) for buffer in list_tile_inputs(nest, copy)))
         T.writes(*map(to_full_region, nest.outputs))
         write_tile(nest.place(job), copy)
@@ -108,7 +108,7 @@ def _prefetch_outputs(work: _Work) -> None:
     Columns lie in memory one after the other, so that one element of a line stands for all.
     """
     nest, total = work.place.nest, work.place.nest.product.block.body
-    with T.unroll(nest.number(0), nest.number(nest.tile.rows)) as row:
+    with open_loop(T.unroll, nest.tile.rows, nest.index_dtype) as row:
         for column in range(
             0, _count_written_columns(nest), fetching.count_line_elements(nest.contraction.bits)
         ):
@@ -141,10 +141,10 @@ def _write_sums(work: _Work) -> None:
     *extents, inner = nest.steps
     with ExitStack() as loops:
         steps = [
-            loops.enter_context(T.serial(nest.number(0), nest.number(extent)))
+            loops.enter_context(open_loop(T.serial, extent, nest.index_dtype))
             for extent in (*extents, inner // unroll if unroll > 1 else inner)
         ]
-        part = loops.enter_context(T.unroll(nest.number(0), nest.number(unroll)))
+        part = loops.enter_context(open_loop(T.unroll, unroll, nest.index_dtype))
         terms = [*steps[:-1], steps[-1] * unroll + part]
         if nest.tile.ahead and work.copy is not None:
             _fetch_ahead(work, work.copy, terms)
@@ -163,10 +163,10 @@ def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
     """Prefetch the packed weights that are read `tile.ahead` steps later."""
     place, tile = work.place, work.place.nest.tile
     later = [*terms[:-1], terms[-1] + tile.ahead]
-    index = place.index(place.nest.number(0), work.first)
+    index = place.index(number_of(0, place.nest.index_dtype), work.first)
     line = fetching.count_line_elements(element_bits(copy.buffer.ty.dtype))
     for column in range(0, copy.width, line):
-        at = place.nest.number(column)
+        at = number_of(column, place.nest.index_dtype)
         fetching.prefetch_read(copy.element(index, place.strip, later, at))
 
 
@@ -175,8 +175,10 @@ def _add_dots(work: _Work, copy: Copy, dot: DotProduct, terms: Sequence[Expr]) -
     nest, place, (sums,) = work.place.nest, work.place, work.sums
     input_load = nest.product.loads[1 - nest.contraction.lines.operand]
     at = [*terms[:-1], terms[-1] * dot.group]
-    rows, vectors = nest.number(nest.tile.rows), nest.number(nest.tile.columns // dot.lanes)
-    with T.unroll(nest.number(0), rows) as row, T.unroll(nest.number(0), vectors) as vector:
+    with (
+        open_loop(T.unroll, nest.tile.rows, nest.index_dtype) as row,
+        open_loop(T.unroll, nest.tile.columns // dot.lanes, nest.index_dtype) as vector,
+    ):
         column = vector * dot.lanes
         index = place.index(row, work.first + column)
         values = list(zip([*nest.product.axes, *nest.product.sums], [*index, *at], strict=True))
@@ -277,7 +279,7 @@ def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[
     Raises ScheduleError if these indices do not determine the axes.
     """
     reads = list_loads(last.body.value)
-    places = [r.indices for r in reads if any(r.source.same_as(total) for total in totals)]
+    places = [r.indices for r in reads if is_among(r.source, totals)]
     if not places or not all(tvm_ffi.structural_equal(indices, places[0]) for indices in places):
         raise ScheduleError("the sum is not read at one place")
     read_at = places[0]
@@ -291,7 +293,7 @@ def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[
 
 
 def _write_element_loops(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
-    return write_tile_loops(nest.tile.rows, columns, nest.tile.width, nest.number)
+    return write_tile_loops(nest.tile.rows, columns, nest.tile.width, nest.index_dtype)
 
 
 def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:

@@ -106,23 +106,24 @@ class Nest:
         ]
         return tvm.tirx.all(*conditions) if conditions else None
 
-    def number(self, value: Extent) -> Expr:
-        """Return a number of the dtype of the indices."""
-        return number_of(value, self.product.axes[0].ty.dtype)
+    @property
+    def index_dtype(self) -> str:
+        """The dtype of the indices."""
+        return str(self.product.axes[0].ty.dtype)
 
     def group(self, strip: Expr) -> Expr:
         """Return the first column of the group that a strip belongs to."""
         if not isinstance(self.granule, int):
-            return self.number(0)
+            return number_of(0, self.index_dtype)
         return strip // self.cuts * self.granule
 
     def column(self, strip: Expr) -> Expr:
         """Return the first column of a strip; the last strip of a group overlaps the one before."""
         if isinstance(self.cuts, int) and self.cuts == 1:
             return self.group(strip)
-        last = self.number(self.granule - self.tile.columns)
+        last = self.granule - self.tile.columns
         if not isinstance(self.granule, int):  # a copy is written even if there is no whole tile
-            return T.min(strip * self.tile.columns, T.max(last, self.number(0)))
+            return T.min(strip * self.tile.columns, T.max(last, 0))
         return self.group(strip) + T.min(strip % self.cuts * self.tile.columns, last)
 
     def along(self, axes: Sequence[int], index: Expr) -> dict[int, Expr]:
@@ -137,11 +138,11 @@ class Nest:
         """Bind the position of tile `job`. An IRBuilder must be open."""
         position: dict[int | str, Expr] = {}
         for part, extent in reversed(self.order):
-            count = extent if isinstance(extent, int) else T.max(self.number(extent), 1)
+            count = extent if isinstance(extent, int) else T.max(extent, 1)
             position[part] = T.Bind(job % count)
             job = job // count
         strip, band = position.pop("columns"), position.pop("rows")
-        last = self.number(self.height - self.tile.rows)
+        last = self.height - self.tile.rows
         row = T.Bind(T.min(band * self.tile.rows, last))
         return TilePlace(self, {int(axis): value for axis, value in position.items()}, strip, row)
 

@@ -23,6 +23,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.graph.weights import MARK
+from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
 from autopipe.schedules.tiling.nest import Nest
 
@@ -57,7 +58,7 @@ class Copy:
         shape = [*before, nest.strips, *terms, nest.tile.columns * group]
         kind = operand.source.ty
         buffer = tvm.tirx.decl_buffer(
-            [nest.number(extent) for extent in shape],
+            [number_of(extent, nest.index_dtype) for extent in shape],
             kind.dtype,
             f"{nest.contraction.name}_packed",
             layout=kind.layout,
@@ -103,7 +104,7 @@ class Copy:
                 terms[-1] = terms[-1] * group + column % group
                 column = column // group
             # A strip may be wider than its group: repeat the last column, and read nothing beyond.
-            inside = T.min(column, nest.number(nest.granule - 1))
+            inside = T.min(column, nest.granule - 1)
             columns = nest.along(nest.contraction.lines.columns, nest.column(strip) + inside)
             columns.update(zip(self.spatial, before, strict=True))
             values = [(product.axes[axis], value) for axis, value in columns.items()]

@@ -31,7 +31,6 @@ from autopipe.schedules.analysis.blocks import (
     extent_of,
     is_large_enough,
     lengths_of,
-    number_of,
     product_of,
 )
 from autopipe.schedules.analysis.expressions import (
@@ -102,11 +101,8 @@ class Padding:
 
     def _write_lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
-        dtype, buffers = (
-            str(self.axes[0].ty.dtype),
-            ([one.source for one in list_loads(self.value)], [self.target]),
-        )
-        with job_loop(self.name, before, dtype, buffers, parallel=parallel) as first:
+        buffers = [one.source for one in list_loads(self.value)], [self.target]
+        with job_loop(self.name, before, self._dtype, buffers, parallel=parallel) as first:
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
 
     def write_line(
@@ -132,7 +128,7 @@ class Padding:
 
         def write(parts: Sequence[tuple[Extent, Extent, Expr]]) -> None:
             for start, stop, value in parts:
-                for element in write_element_loops(stop - start, width, self.number):
+                for element in write_element_loops(stop - start, width, self._dtype):
                     index = unravel_index(self.extents[self.line :], start + element)
                     values = list(zip(self.axes, [*first, *index], strict=True))
                     buffer, at = where(index)
@@ -160,9 +156,9 @@ class Padding:
             tests += [index < high] if not is_static or high < extent else []
         return tests
 
-    def number(self, value: Extent) -> Expr:
-        """Return a number of the dtype of the indices."""
-        return number_of(value, self.axes[0].ty.dtype)
+    @property
+    def _dtype(self) -> str:
+        return str(self.axes[0].ty.dtype)
 
 
 def _parse_bounds(

@@ -17,7 +17,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import replace_variables
+from autopipe.schedules.analysis.expressions import open_loop, replace_variables
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, inline_into_last
 from autopipe.schedules.analysis.periods import LONGEST, find_period
 from autopipe.schedules.loop_writer import job_loop
@@ -84,7 +84,7 @@ class PlaneNest:
             if len(place) > len(planes):
                 self._rows(place[:-1], place[-1])
             else:
-                with T.serial(self._to_index(0), self._to_index(turns)) as turn:
+                with open_loop(T.serial, turns, self._dtype) as turn:
                     self._bind_range(turn, turns)
                     self._rows(place, turn)
         return builder.get()
@@ -102,12 +102,12 @@ class PlaneNest:
 
     def _row(self, at: Sequence[Expr]) -> None:
         columns, step = self._extents[-1], self._periods[1]
-        with T.serial(self._to_index(0), self._to_index(columns // step)) as turn:
+        with open_loop(T.serial, columns // step, self._dtype) as turn:
             self._bind_range(turn, columns // step)
             for number in range(step):
                 self._write_element([*at, turn * step + number])
         for column in range(columns // step * step, columns):
-            self._write_element([*at, self._to_index(column)])
+            self._write_element([*at, number_of(column, self._dtype)])
 
     def _write_element(self, at: Sequence[Expr]) -> None:
         values = list(zip(self._axes, at, strict=True))
@@ -124,7 +124,4 @@ class PlaneNest:
 
     def _bind_range(self, var: Expr, extent: int) -> None:
         if isinstance(var, tirx.Var):
-            self._known.bind(var, tvm.ir.Range(self._to_index(0), self._to_index(extent)))
-
-    def _to_index(self, value: int) -> Expr:
-        return number_of(value, self._dtype)
+            self._known.bind(var, tvm.ir.Range(0, number_of(extent, self._dtype)))

@@ -15,7 +15,7 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.sym import detect_linear_equation
 from tvm.tirx import BufferStore
 
-from autopipe.compiler.find_nodes import list_loads
+from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis import windows as window_forms
 from autopipe.schedules.analysis.blocks import Extent, is_copy, is_spatial, is_static
 from autopipe.schedules.analysis.product import Product
@@ -88,7 +88,7 @@ def list_output_buffers(part: tvm.IRModule) -> list[Any]:
     inner = list(root.alloc_buffers)
     written_buffers = [block.body.buffer for block in _list_blocks(part)]
     params = part["main"].params
-    return [p for p in params if any(p.same_as(w) for w in written_buffers) and p not in inner]
+    return [p for p in params if is_among(p, written_buffers) and p not in inner]
 
 
 def _list_blocks(part: tvm.IRModule) -> list[SBlock]:

@@ -15,7 +15,8 @@ from tvm.ir import Expr, TensorLoad
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.schedules.analysis.expressions import to_full_region, write_element_loops
+from autopipe.compiler.find_nodes import is_among
+from autopipe.schedules.analysis.expressions import open_loop, to_full_region, write_element_loops
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.loops import Tiled
 from autopipe.schedules.tiling.nest import TilePlace
@@ -69,8 +70,8 @@ class RollingLoops:
         batch, result = self.border.inner[0], _read_shape(self.passed)[1]
         bands = -(-result // self.rows)
         loop = T.parallel if batch * bands > 1 else T.serial
-        jobs = self._to_index(batch * bands)
-        with IRBuilder() as builder, loop(self._to_index(0), jobs) as job, T.sblock("rolling"):
+        jobs = open_loop(loop, batch * bands, self._dtype)
+        with IRBuilder() as builder, jobs as job, T.sblock("rolling"):
             T.reads(*map(to_full_region, self._read()))
             T.writes(*map(to_full_region, self._list_written_buffers()))
             ring_shape = (self.height, *self.border.outer[2:])
@@ -79,10 +80,10 @@ class RollingLoops:
             if self.last is not None:
                 line = T.sblock_alloc_buffer(_read_shape(self.passed)[2:], self.passed.ty.dtype)
             image = T.Bind(job // bands)
-            above = T.Bind(tirx.min(job % bands * self.rows, self._to_index(result - self.rows)))
+            above = T.Bind(tirx.min(job % bands * self.rows, result - self.rows))
             self._write_side_borders(ring)
             steps = (self.rows - 1) * self.stride + self.height
-            with T.serial(self._to_index(0), self._to_index(steps)) as step:
+            with open_loop(T.serial, steps, self._dtype) as step:
                 self._row(image, T.Bind(above * self.stride + step), ring)
                 self._write_result_row(image, above, step)
         return self._redirect_buffers(builder.get(), ring, line)
@@ -94,8 +95,8 @@ class RollingLoops:
         for start, stop in sides:
             if stop > start:
                 with (
-                    T.serial(self._to_index(0), self._to_index(self.height)) as row,
-                    T.serial(self._to_index(0), self._to_index(stop - start)) as column,
+                    open_loop(T.serial, self.height, self._dtype) as row,
+                    open_loop(T.serial, stop - start, self._dtype) as column,
                 ):
                     self._write_border_pixel(ring, row, start + column)
 
@@ -110,14 +111,12 @@ class RollingLoops:
                 self._write_product_row(self.first, image, row - top)
             with T.Else():
                 slot = T.Bind(row % self.height)
-                with T.serial(self._to_index(0), self._to_index(self.border.outer[2])) as column:
+                with open_loop(T.serial, self.border.outer[2], self._dtype) as column:
                     self._write_border_pixel(ring, slot, column)
 
     def _write_border_pixel(self, ring: tvm.ir.Var, row: Expr, column: Expr) -> None:
         """Write a pixel of the border."""
-        for channel in write_element_loops(
-            self.border.outer[3], self.windows.width, self._to_index
-        ):
+        for channel in write_element_loops(self.border.outer[3], self.windows.width, self._dtype):
             T.buffer_store(ring, self.border.value, [row, column, channel])
 
     def _write_result_row(self, image: Expr, above: Expr, step: Expr) -> None:
@@ -141,10 +140,10 @@ class RollingLoops:
             (nest.rows, nest.columns), self.windows.block.body.buffer.ty.dtype, scope="local"
         )
         with (
-            T.serial(self._to_index(0), self._to_index(-(-width // nest.rows))) as part,
-            T.serial(self._to_index(0), self._to_index(-(-channels // nest.columns))) as strip,
+            open_loop(T.serial, -(-width // nest.rows), self._dtype) as part,
+            open_loop(T.serial, -(-channels // nest.columns), self._dtype) as strip,
         ):
-            column = T.Bind(tirx.min(part * nest.rows, self._to_index(width - nest.rows)))
+            column = T.Bind(tirx.min(part * nest.rows, width - nest.rows))
             place = T.Bind(nest.first(strip, channels))
             tile = OutputTile(nest, sums, nest.rows, [image, row], column, place)
             tile.clear()
@@ -154,7 +153,7 @@ class RollingLoops:
     def _write_product_row(self, product: Tiled, image: Expr, row: Expr) -> None:
         """Write a row of a product."""
         nest, copy = product
-        last = self._to_index(nest.height - nest.tile.rows)
+        last = nest.height - nest.tile.rows
         for strip, band in self._tiles(product):
             column = T.Bind(tirx.min(band * nest.tile.rows, last))
             loops.write_tile(TilePlace(nest, {0: image, 1: row}, strip, column), copy)
@@ -166,8 +165,8 @@ class RollingLoops:
         by_columns = nest.tile.outer == "columns"
         outer, inner = counts if by_columns else reversed(counts)
         with (
-            T.serial(self._to_index(0), self._to_index(outer)) as outer_step,
-            T.serial(self._to_index(0), self._to_index(inner)) as inner_step,
+            open_loop(T.serial, outer, self._dtype) as outer_step,
+            open_loop(T.serial, inner, self._dtype) as inner_step,
         ):
             yield (outer_step, inner_step) if by_columns else (inner_step, outer_step)
 
@@ -182,7 +181,7 @@ class RollingLoops:
         ]
         read_buffers: list[tvm.ir.Var] = []
         for buffer in (buffer for part in parts for buffer in part):
-            if not any(map(buffer.same_as, [*own_buffers, *read_buffers])):
+            if not is_among(buffer, [*own_buffers, *read_buffers]):
                 read_buffers.append(buffer)
         return read_buffers
 
@@ -209,8 +208,9 @@ class RollingLoops:
 
         return _redirect_accesses(loop, place)
 
-    def _to_index(self, value: int | Expr) -> Expr:
-        return self.windows.number(value)
+    @property
+    def _dtype(self) -> str:
+        return self.windows.index_dtype
 
 
 def _redirect_accesses(

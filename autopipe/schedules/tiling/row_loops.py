@@ -3,9 +3,8 @@
 Example: `autopipe/schedules/templates/rows.py`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -15,6 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.blocks import (
     Extent,
     axes_of,
@@ -26,7 +26,7 @@ from autopipe.schedules.analysis.blocks import (
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
-    is_among,
+    open_loop,
     replace_variables,
     unravel_index,
     write_branches,
@@ -69,7 +69,6 @@ def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, paral
     """Write the loop over all rows."""
     rows = find_row_lengths(blocks)[:leading]
     dtype = next(axis.var.ty.dtype for block in blocks for axis in block.iter_vars)
-    number = partial(number_of, dtype=dtype)
     written_buffers = [region.source for block in blocks for region in block.writes]
     read_buffers = [region.source for block in blocks for region in block.reads]
     buffers = (
@@ -80,14 +79,14 @@ def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, paral
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
                 step = before if before is not None and is_step(before, block) else None
-                _write_reduction(block, at, width, number, step)
+                _write_reduction(block, at, width, dtype, step)
             elif after is None or not is_step(block, after):
                 group = count_in_group(lengths_of(block)[len(at) - 1], rows[-1]) if rows else 1
-                _write_elementwise_step(block, at, group, width, number)
+                _write_elementwise_step(block, at, group, width, dtype)
 
 
 def _write_elementwise_step(
-    block: SBlock, at: Sequence[Expr], group: int, width: int, number: Callable[[Extent], Expr]
+    block: SBlock, at: Sequence[Expr], group: int, width: int, dtype: str
 ) -> None:
     """Write a step that computes each element of a row.
 
@@ -96,9 +95,9 @@ def _write_elementwise_step(
     axes = [axis.var for axis in block.iter_vars]
     with ExitStack() as loop:
         if group > 1:
-            member = loop.enter_context(T.serial(number(0), number(group)))
+            member = loop.enter_context(open_loop(T.serial, group, dtype))
             at = [*at[:-1], at[-1] * group + member]
-        for index in _write_axis_loops(lengths_of(block)[len(at) :], width, number):
+        for index in _write_axis_loops(lengths_of(block)[len(at) :], width, dtype):
             _write_store(block, list(zip(axes, [*at, *index], strict=True)))
 
 
@@ -112,17 +111,15 @@ def _write_store(block: SBlock, values: Values) -> None:
     )
 
 
-def _write_axis_loops(
-    lengths: Sequence[Extent], width: int, number: Callable[[Extent], Expr]
-) -> Iterator[list[Expr]]:
+def _write_axis_loops(lengths: Sequence[Extent], width: int, dtype: str) -> Iterator[list[Expr]]:
     """Write the loops over the axes of a row, the last one in vectors; yield the indices."""
     outer, along = split_row(lengths, 1 if lengths and _can_fill_axis(width, lengths[-1]) else 2)
     with ExitStack() as loops:
-        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
+        before = [loops.enter_context(open_loop(T.serial, n, dtype)) for n in outer]
         if not along:
             yield before
             return
-        for element in write_element_loops(product_of(along), width, number):
+        for element in write_element_loops(product_of(along), width, dtype):
             yield [*before, *unravel_index(along, element)]
 
 
@@ -149,7 +146,7 @@ def _write_reduction(
     block: SBlock,
     at: Sequence[Expr],
     width: int,
-    number: Callable[[Extent], Expr],
+    dtype: str,
     step: SBlock | None,
 ) -> None:
     """Write a reduction of a row, `width` partial results at a time.
@@ -169,13 +166,13 @@ def _write_reduction(
         T.sblock_alloc_buffer((width,), str(store.buffer.ty.dtype), scope="local")
         for store in reducer.stores
     ]
-    with T.vectorized(number(0), number(width)) as lane:
+    with open_loop(T.vectorized, width, dtype) as lane:
         for part, start in zip(parts, reducer.starts, strict=True):
             T.buffer_store(part, start, [lane])
     outer, along = split_row(lengths_of(block, spatial=False))
     with ExitStack() as loops:
-        before = [loops.enter_context(T.serial(number(0), number(n))) for n in outer]
-        for index, lane in write_lane_loops(product_of(along), width, number):
+        before = [loops.enter_context(open_loop(T.serial, n, dtype)) for n in outer]
+        for index, lane in write_lane_loops(product_of(along), width, dtype):
             terms = [*before, *unravel_index(along, index)]
             values = [*rows, *zip([a.var for a in reduction_axes], terms, strict=True)]
             if step is not None:
@@ -183,7 +180,7 @@ def _write_reduction(
                 _write_store(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
             _accumulate_step(reducer, parts, values, lane)
     for store, part, value in zip(reducer.stores, parts, reducer.values, strict=True):
-        total = _combine_partials(type(value), part, width, number)
+        total = _combine_partials(type(value), part, width, dtype)
         T.buffer_store(store.buffer, total, [replace_variables(i, rows) for i in store.indices])
 
 
@@ -199,7 +196,7 @@ def _combine_partials(
     kind: Any,  # noqa: ANN401 - a class of TVM
     partial: tvm.ir.Expr,
     width: int,
-    number: Callable[[Extent], Expr],
+    dtype: str,
 ) -> Expr:
     """Combine partial results to one, half of them with the other half, as vectors.
 
@@ -207,9 +204,9 @@ def _combine_partials(
     """
     while width > _MAX_SERIAL_PARTIALS:
         width //= 2
-        with T.vectorized(number(0), number(width)) as lane:
+        with open_loop(T.vectorized, width, dtype) as lane:
             T.buffer_store(partial, kind(partial[lane], partial[lane + width]), [lane])
-    values = [partial[number(place)] for place in range(width)]
+    values = [partial[number_of(place, dtype)] for place in range(width)]
     while len(values) > 1:
         pairs = zip(values[::2], values[1::2], strict=False)
         values = [kind(one, other) for one, other in pairs] + (

@@ -28,6 +28,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
+from autopipe.compiler.find_nodes import is_among
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import Values, replace_variables
 from autopipe.schedules.analysis.periods import LONGEST, find_period
@@ -76,7 +77,7 @@ class RowNest:
     ) -> None:
         """Write a plain loop over a row, a period of outputs at a time."""
         row, period = self.reduction.extents[-1], self._find_period()
-        with T.grid(*map(self._to_index, [*inside, row // period])) as grid:
+        with T.grid(*(number_of(n, self._dtype) for n in [*inside, row // period])) as grid:
             loops = as_list(grid)
             for part in range(period):
                 column = loops[-1] * period + part if period > 1 else loops[-1]
@@ -92,9 +93,11 @@ class RowNest:
         axes: Values = list(zip(self.reduction.axes, at, strict=True))
         reducer = self.reduction.reducer
         store_results(sums, 0, reducer.starts)
-        for terms in product(*(range(int(step)) for step in self.reduction.steps)):
-            numbers = map(self._to_index, terms)
-            values = [*axes, *zip(self.reduction.sums, numbers, strict=True)]
+        numbers = (
+            [number_of(n, self._dtype) for n in range(int(step))] for step in self.reduction.steps
+        )
+        for terms in product(*numbers):
+            values = [*axes, *zip(self.reduction.sums, terms, strict=True)]
 
             def read(load: TensorLoad, values: Values = values) -> Expr:
                 indices = [analyzer.simplify(replace_variables(i, values)) for i in load.indices]
@@ -108,10 +111,10 @@ class RowNest:
         analyzer = Analyzer()
         inner = self.reduction.extents[len(self.reduction.extents) - len(loops) :]
         for loop, extent in zip(loops, inner, strict=True):
-            analyzer.bind(loop, tvm.ir.Range(0, self._to_index(extent)))
+            analyzer.bind(loop, tvm.ir.Range(0, number_of(extent, self._dtype)))
         for value, extent in zip(at, self.reduction.extents, strict=False):
-            if isinstance(value, tvm.tirx.Var) and not any(map(value.same_as, loops)):
-                analyzer.bind(value, tvm.ir.Range(0, self._to_index(extent)))
+            if isinstance(value, tvm.tirx.Var) and not is_among(value, loops):
+                analyzer.bind(value, tvm.ir.Range(0, number_of(extent, self._dtype)))
         return analyzer
 
     def _find_period(self) -> int:
@@ -123,6 +126,3 @@ class RowNest:
     @property
     def _dtype(self) -> str:
         return str(self.reduction.axes[-1].ty.dtype)
-
-    def _to_index(self, value: int) -> Expr:
-        return number_of(value, self._dtype)

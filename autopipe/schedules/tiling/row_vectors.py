@@ -19,7 +19,7 @@ from tvm.s_tir import SBlock, ScheduleError
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import Values, replace_variables
+from autopipe.schedules.analysis.expressions import Values, open_loop, replace_variables
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.loop_writer import as_list
 from autopipe.schedules.tiling.chains import store_results, write_reduced_output
@@ -43,21 +43,24 @@ class VectorRow:
         constant stride.
         """
         row = self.reduction.extents[-1]
-        with T.grid(*map(self._to_index, [*inside, -(-row // self.width)])) as grid:
+        with T.grid(*(number_of(n, self._dtype) for n in [*inside, -(-row // self.width)])) as grid:
             *loops, turn = as_list(grid)
-            first = T.Bind(T.min(turn * self.width, self._to_index(row - self.width)))
+            first = T.Bind(T.min(turn * self.width, row - self.width))
             self._write_vector(sums, [*place, *loops], first)
 
     def _write_vector(self, sums: Sequence[Any], at: Sequence[Expr], first: Expr) -> None:
         """Write the computation of a vector of outputs, from `first` on along the row."""
         *outer, row = self.reduction.axes
         outer_values: Values = list(zip(outer, at, strict=True))
+        numbers = (
+            [number_of(n, self._dtype) for n in range(int(step))] for step in self.reduction.steps
+        )
         steps: list[Values] = [
-            [*outer_values, *zip(self.reduction.sums, map(self._to_index, terms), strict=True)]
-            for terms in product(*(range(int(step)) for step in self.reduction.steps))
+            [*outer_values, *zip(self.reduction.sums, terms, strict=True)]
+            for terms in product(*numbers)
         ]
         rooms = self._load_strided_operands(
-            [[*step, (row, self._to_index(0))] for step in steps], first
+            [[*step, (row, number_of(0, self._dtype))] for step in steps], first
         )
         with self._write_lane_loop() as lane:
             for buffer, start in zip(sums, self.reduction.reducer.starts, strict=True):
@@ -113,7 +116,8 @@ class VectorRow:
         return vectors
 
     def _write_lane_loop(self) -> Any:  # noqa: ANN401 - TVM's frame
-        return T.vectorized(self._to_index(0), self._to_index(self.width))
+        return open_loop(T.vectorized, self.width, self._dtype)
 
-    def _to_index(self, value: int) -> Expr:
-        return number_of(value, str(self.reduction.axes[-1].ty.dtype))
+    @property
+    def _dtype(self) -> str:
+        return str(self.reduction.axes[-1].ty.dtype)

@@ -33,7 +33,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.loops.count_operations import count_arithmetic
 from autopipe.schedules.analysis.blocks import axes_of, number_of
-from autopipe.schedules.analysis.expressions import replace_variables, to_full_region
+from autopipe.schedules.analysis.expressions import open_loop, replace_variables, to_full_region
 from autopipe.schedules.analysis.tile_products import COLUMNS
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.tiling.loops import write_output
@@ -67,14 +67,14 @@ class TilePipeline:
         output_reads = [buffer for buffer in reads if not buffer.same_as(self._total)]
         with (
             IRBuilder() as builder,
-            begin(self._to_index(0), self._to_index(cores)) as core,
+            open_loop(begin, cores, self._dtype) as core,
             T.sblock(f"{self.packed.found.name}_tiles"),
         ):
             T.reads(*map(to_full_region, [self._given, self.packed.buffer, *output_reads]))
             T.writes(to_full_region(self._total if self.last is None else self.last.body.buffer))
             shape = self.kernel.height, self.kernel.width
             sums = T.sblock_alloc_buffer(shape, str(self._total.ty.dtype), scope="local")
-            with T.serial(self._to_index(0), self._to_index(self.chain + 1)) as at:
+            with open_loop(T.serial, self.chain + 1, self._dtype) as at:
                 self._turn(sums, core * self.chain, at)
         return builder.get()
 
@@ -114,7 +114,7 @@ class TilePipeline:
         strip, start = self.places.strip_and_start(block)
         spatial, reduction_axes = axes_of(self.packed.sums)
         values = [(axis.var, one) for axis, one in zip(spatial, start, strict=True)]
-        values += [(axis.var, self._to_index(0)) for axis in reduction_axes]
+        values += [(axis.var, number_of(0, self._dtype)) for axis in reduction_axes]
         read = self.packed.sums.reads[1 - self.packed.found.weights]
         first = tuple(replace_variables(part.min, values) for part in read.region)
         return OperandPlace(read.source, first), self.packed.first(strip, values)
@@ -164,8 +164,9 @@ class TilePipeline:
         sizes = (size for size in list_divisors(rows, rows) if line % size == 0 or size % line == 0)
         return next(size for size in sizes if rows // size <= steps)
 
-    def _to_index(self, value: int) -> Expr:
-        return number_of(value, axes_of(self.packed.sums)[0][-1].var.ty.dtype)
+    @property
+    def _dtype(self) -> str:
+        return str(axes_of(self.packed.sums)[0][-1].var.ty.dtype)
 
 
 def _emit_statements(statements: Iterable[tirx.Stmt]) -> None:

@@ -75,7 +75,7 @@ class TilePlaces:
         """Return the first column of a strip."""
         if self.extents[-1] % self.columns == 0:
             return strip * self.columns
-        last = number_of(self.extents[-1] - self.columns, strip.ty.dtype)
+        last = self.extents[-1] - self.columns
         return T.min(strip * self.columns, last)
 
 

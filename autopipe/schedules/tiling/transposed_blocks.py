@@ -24,7 +24,7 @@ from autopipe.schedules.analysis.blocks import (
     number_of,
     parts_of,
 )
-from autopipe.schedules.analysis.expressions import replace_variables, write_branches
+from autopipe.schedules.analysis.expressions import open_loop, replace_variables, write_branches
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
 from autopipe.schedules.loop_writer import FlatViews, job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
@@ -75,7 +75,7 @@ class TransposedBlocks:
         self._block, self._loops, self._crossed = block, loops, crossed_axis
         self._tile, self._known = tile, dynamic_sizes
         self._copies = isinstance(block.body.value, TensorLoad)
-        self._index = str(block.iter_vars[-1].var.ty.dtype)
+        self._dtype = str(block.iter_vars[-1].var.ty.dtype)
         tensors = [block.body.buffer, *(read.load.source for read in loops.reads)]
         self._views = FlatViews(tensors, as_integers=self._copies)
 
@@ -105,15 +105,12 @@ class TransposedBlocks:
                 checks.append(extent >= side)
         return tirx.all(*checks) if checks else True
 
-    def _to_index(self, value: Extent) -> Expr:
-        return number_of(value, self._index)
-
     def _write_job_loop(
         self, extents: Sequence[Extent], *, parallel: bool
     ) -> AbstractContextManager[list[Expr]]:
         """Write a loop over several axes, which threads share; yield the index along each."""
         output, *read = self._views.tensors
-        return job_loop("transposed", extents, self._index, (read, [output]), parallel=parallel)
+        return job_loop("transposed", extents, self._dtype, (read, [output]), parallel=parallel)
 
     def _write_blocks(self, parallel: bool) -> None:  # noqa: FBT001
         """Write tiles of whole blocks; the last block along a side overlaps the one before."""
@@ -126,7 +123,7 @@ class TransposedBlocks:
             parts_of(columns, tile.columns * tile.across),
         ]
         with self._write_job_loop(extents, parallel=parallel) as (*outer, row, column):
-            grid = T.grid(self._to_index(tile.across), self._to_index(tile.down))
+            grid = T.grid(number_of(tile.across, self._dtype), number_of(tile.down, self._dtype))
             with grid as (q, p):
                 at = self._place_others(outer_loops, outer)
                 first = column * tile.across + q
@@ -147,14 +144,14 @@ class TransposedBlocks:
         with self._write_job_loop(extents, parallel=parallel) as (*index, part):
             at = self._place_others(outer_loops, index)
             start = part * length
-            count = tirx.min(self._to_index(length), self._to_index(sides[outer]) - start)
+            count = tirx.min(length, sides[outer] - start)
             loop = T.unroll if lengths.get(inner, math.inf) <= SHORT else T.serial
             with (
-                T.serial(self._to_index(0), count) as step,
-                loop(self._to_index(0), self._to_index(sides[inner])) as at[inner],
+                open_loop(T.serial, count, self._dtype) as step,
+                open_loop(loop, sides[inner], self._dtype) as at[inner],
             ):
                 at[outer] = start + step
-                place = _compute_offset(self._to_index(0), loops.written, at)
+                place = _compute_offset(0, loops.written, at)
                 T.buffer_store(
                     self._views.of(self._block.body.buffer),
                     self._compute_element([], place, at),
@@ -170,12 +167,12 @@ class TransposedBlocks:
 
     def _find_block_start(self, block: Expr, size: int, extent: Extent) -> Expr:
         """Return where a block begins: the last one ends where the side does."""
-        return tirx.min(block * size, self._to_index(extent - size))
+        return tirx.min(block * size, extent - size)
 
     def _write_block(self, at: Sequence[Expr]) -> None:
         """Write one block."""
         store, width = self._views.of(self._block.body.buffer), self._tile.width
-        start = _compute_offset(self._to_index(0), self._loops.written, at)
+        start = _compute_offset(0, self._loops.written, at)
         column_stride = self._loops.written[self._crossed]
         crossed_reads = [read for read in self._loops.reads if self._is_crossed_read(read)]
         if self._copies:
@@ -184,7 +181,7 @@ class TransposedBlocks:
             return
         transposed_operands = self._transpose_reads(crossed_reads, at)
         for h in range(self._tile.columns):
-            with T.vectorized(self._to_index(0), self._to_index(width)) as lane:
+            with open_loop(T.vectorized, width, self._dtype) as lane:
                 index = [*at[:-1], at[-1] + lane]
                 index[self._crossed] = at[self._crossed] + h
                 value = self._compute_element(transposed_operands, h * width + lane, index)
@@ -202,7 +199,7 @@ class TransposedBlocks:
             room = T.sblock_alloc_buffer((size,), dtype, scope="local")
             operands.append((read.load, room))
             for h, vector in enumerate(self._load_columns(read, at)):
-                place = self._to_index(h * self._tile.width)
+                place = number_of(h * self._tile.width, self._dtype)
                 T.buffer_store(room, vector, [tirx.Ramp(place, 1, self._tile.width)])
         return operands
 
@@ -216,9 +213,7 @@ class TransposedBlocks:
                 if structural_equal(operand, load):
                     return room[lane]
             read = next(read for read in self._loops.reads if read.load.same_as(load))
-            return self._views.of(load.source)[
-                _compute_offset(self._to_index(read.base), read.strides, at)
-            ]
+            return self._views.of(load.source)[_compute_offset(read.base, read.strides, at)]
 
         return replace_variables(self._block.body.value, [], load)
 
@@ -229,7 +224,7 @@ class TransposedBlocks:
         """Read a block in rows and return its columns, as vectors."""
         group, width = self._tile.columns, self._tile.width
         view, row_stride = self._views.of(read.load.source), read.strides[-1]
-        start = T.Bind(_compute_offset(self._to_index(read.base), read.strides, at))
+        start = T.Bind(_compute_offset(read.base, read.strides, at))
         vectors = []
         for h in range(group):
             parts = [
@@ -249,10 +244,11 @@ class TransposedBlocks:
         return vectors
 
 
-def _compute_offset(base: Expr, strides: Sequence[Extent], at: Sequence[Expr]) -> Expr:
+def _compute_offset(base: Extent, strides: Sequence[Extent], at: Sequence[Expr]) -> Expr:
+    offset: Any = base
     for stride, index in zip(strides, at, strict=True):
-        base = base + index * stride
-    return base
+        offset = offset + index * stride
+    return offset
 
 
 def _concatenate_vectors(parts: Sequence[Expr]) -> Expr:

@@ -20,10 +20,10 @@ from autopipe.schedules.analysis.blocks import (
     Extent,
     is_large_enough,
     lengths_of,
-    number_of,
     product_of,
 )
 from autopipe.schedules.analysis.expressions import (
+    open_loop,
     replace_variables,
     unravel_index,
     write_branches,
@@ -65,7 +65,7 @@ class VectorRows:
         with self._write_outer_loops(lengths[:first], parallel=parallel) as outer:
             start: Extent = 0
             for part in parts or (product_of(lengths[first:]),):
-                for element in write_element_loops(part, self.width, self._to_index):
+                for element in write_element_loops(part, self.width, self._dtype):
                     self._write_store([*outer, *unravel_index(lengths[first:], start + element)])
                 start += part
 
@@ -84,7 +84,7 @@ class VectorRows:
         jobs = job_loop(name, lengths[:shared_count], self._dtype, buffers, parallel=parallel)
         with ExitStack() as loops:
             index = loops.enter_context(jobs)
-            inner = [T.serial(self._to_index(0), self._to_index(n)) for n in lengths[shared_count:]]
+            inner = [open_loop(T.serial, n, self._dtype) for n in lengths[shared_count:]]
             yield [*index, *map(loops.enter_context, inner)]
 
     def _write_store(self, index: Sequence[Expr]) -> None:
@@ -104,6 +104,3 @@ class VectorRows:
     @property
     def _dtype(self) -> str:
         return str(self.block.iter_vars[0].var.ty.dtype)
-
-    def _to_index(self, value: Extent) -> Expr:
-        return number_of(value, self._dtype)

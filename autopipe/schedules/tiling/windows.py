@@ -31,7 +31,7 @@ from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
-from autopipe.compiler.find_nodes import list_loads
+from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis.blocks import (
     SPATIAL,
     Extent,
@@ -43,7 +43,7 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     Values,
     count_occurrences,
-    is_among,
+    open_loop,
     remove_duplicates,
     remove_repeated_loads,
     replace_variables,
@@ -107,19 +107,19 @@ class OpenWindows:
         """Write the loops over tiles of `rows` outputs."""
         *outer, length, breadth = lengths_of(self.block)
         counts = [*outer, parts_of(breadth, self.columns), parts_of(length, rows)]
-        number, name = self.number, f"{self.block.name_hint}_tile"
+        dtype, name = self.index_dtype, f"{self.block.name_hint}_tile"
         buffers = self.sources(), [(self.last or self.block).body.buffer]
-        jobs = job_loop(name, counts[: self.shared], self.index_dtype, buffers, parallel=parallel)
+        jobs = job_loop(name, counts[: self.shared], dtype, buffers, parallel=parallel)
         with ExitStack() as loops:
             index = loops.enter_context(jobs)
-            dtype = str(self.block.body.buffer.ty.dtype)
-            sums = T.sblock_alloc_buffer((rows, self.columns), dtype, scope="local")
+            sums_dtype = str(self.block.body.buffer.ty.dtype)
+            sums = T.sblock_alloc_buffer((rows, self.columns), sums_dtype, scope="local")
             index += [
-                loops.enter_context(T.serial(number(0), number(count)))
+                loops.enter_context(open_loop(T.serial, count, dtype))
                 for count in counts[self.shared :]
             ]
             *before, strip, band = index
-            row = T.Bind(tvm.tirx.min(band * rows, number(length - rows)))
+            row = T.Bind(tvm.tirx.min(band * rows, length - rows))
             tile = OutputTile(self, sums, rows, before, row, T.Bind(self.first(strip, breadth)))
             tile.clear()
             tile.reduce()
@@ -130,7 +130,7 @@ class OpenWindows:
         place = strip * self.columns
         if breadth % self.columns == 0:
             return place
-        return tvm.tirx.min(place, self.number(breadth - self.columns))
+        return tvm.tirx.min(place, breadth - self.columns)
 
     def sources(self) -> list[Any]:
         """Return the buffers that a tile reads, each once."""
@@ -141,10 +141,6 @@ class OpenWindows:
         blocks = [block for block in (self.before, self.block, self.last) if block is not None]
         read = [load.source for block in blocks for load in list_loads(block.body.value)]
         return remove_duplicates([source for source in read if not is_among(source, own_buffers)])
-
-    def number(self, value: Extent) -> Expr:
-        """Return a number of the dtype of the indices."""
-        return number_of(value, self.index_dtype)
 
     @property
     def index_dtype(self) -> str:
@@ -179,7 +175,7 @@ class OutputTile:
     def reduce(self) -> None:
         """Write the loops over a window: each row of the input is read once for all outputs."""
         nest, windows = self.nest, self.nest.windows
-        lengths, number = lengths_of(nest.block, spatial=False), nest.number
+        lengths, dtype = lengths_of(nest.block, spatial=False), nest.index_dtype
         line = self._line()
         with ExitStack() as loops:
             steps: dict[int, Expr] = {}
@@ -188,12 +184,12 @@ class OutputTile:
             loop = T.serial if is_dynamic or sums * windows.taps > UNROLLED else T.unroll
             for axis in range(len(lengths)):
                 if axis not in windows.across:
-                    steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
+                    steps[axis] = loops.enter_context(open_loop(loop, lengths[axis], dtype))
             if line is not None:
                 self._read(line, steps)
             loop = T.unroll if sums * windows.taps_across <= UNROLLED else T.serial
             for axis in windows.across:
-                steps[axis] = loops.enter_context(loop(number(0), number(lengths[axis])))
+                steps[axis] = loops.enter_context(open_loop(loop, lengths[axis], dtype))
             for row, column in self._write_element_loops(self.rows):
                 value = self._update_sum(line, steps, row, column)
                 T.buffer_store(self.sums, value, [row, column])
@@ -219,7 +215,7 @@ class OutputTile:
 
     def _read(self, line: Any, steps: dict[int, Expr]) -> None:  # noqa: ANN401 - tvm
         """Write a row of the input into registers."""
-        zero = self.nest.number(0)
+        zero = number_of(0, self.nest.index_dtype)
         steps = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
         row = self.nest.variables(spatial=True)[-PAIR]
         data = self._find_input_load()
@@ -251,7 +247,7 @@ class OutputTile:
 
     def _find_line_position(self, steps: dict[int, Expr], row: Expr) -> Expr:
         """Return the position in a row of the input that a step of a window reads."""
-        zero = self.nest.number(0)
+        zero = number_of(0, self.nest.index_dtype)
         at_start = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
         variable = self.nest.variables(spatial=True)[-PAIR]
         part = next(
@@ -301,4 +297,4 @@ class OutputTile:
         ]
 
     def _write_element_loops(self, rows: int) -> Iterator[tuple[Expr, Expr]]:
-        return write_tile_loops(rows, self.nest.columns, self.nest.width, self.nest.number)
+        return write_tile_loops(rows, self.nest.columns, self.nest.width, self.nest.index_dtype)

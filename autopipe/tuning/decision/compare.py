@@ -36,16 +36,16 @@ from autopipe.tuning.decision.model_runs import (
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.winner import SURE, compare_in_model, is_faster_in_model, pick_in_model
 
-_MOST: Final = 31
+_MAX_ROUNDS: Final = 31
 """Rounds that are made at most."""
 
-_MOST_PROCESSES: Final = 21
+_MAX_PROCESS_ROUNDS: Final = 21
 """The same where each is a process of its own."""
 
 _FEW: Final = 3
 """Minimum number of rounds of the screening phase."""
 
-_PART: Final = 0.4
+_SCREENING_PART: Final = 0.4
 """Part of the time left that the screening phase may take."""
 
 Kernels = Sequence[Mapping[str, float]]
@@ -150,7 +150,7 @@ class FinalistComparison:
             for rank in range(most)
         ]
         try:
-            rounds = self._time_ranks(everywhere, _PART, _FEW, SCREENING_ROUNDS)
+            rounds = self._time_ranks(everywhere, _SCREENING_PART, _FEW, SCREENING_ROUNDS)
         except TooLate:
             return second
         return {name: self._pick_fastest(name, rounds[: counts[name]]) for name in second}
@@ -224,7 +224,7 @@ class FinalistComparison:
         for place in places:
             self._models.link(place)
         return _RacedPackages(
-            *self._pace.rounds(self._models.whole, places, 1.0, FEWEST, _MOST_PROCESSES)
+            *self._pace.rounds(self._models.whole, places, 1.0, FEWEST, _MAX_PROCESS_ROUNDS)
         )
 
     def _time_incumbents(self, kernels: Kernels) -> _WinnerKernels:
@@ -243,7 +243,7 @@ class FinalistComparison:
         return _WinnerKernels(kernels, None, self._models.unwatched())
 
     def _time_ranks(
-        self, ranks: Sequence[Ranks], part: float, fewest: int = FEWEST, most: int = _MOST
+        self, ranks: Sequence[Ranks], part: float, fewest: int = FEWEST, most: int = _MAX_ROUNDS
     ) -> Sequence[Kernels]:
         """Return the times with each of these ranks by workload, in a part of the time left.
 

@@ -25,7 +25,7 @@ from autopipe.tuning.journal import Journal
 from autopipe.tuning.setup import ModelTasks
 from autopipe.tuning.task_state import TaskState
 
-_BEHIND: Final = 1.5
+_MAX_FINALIST_SLOWDOWN: Final = 1.5
 """A schedule this many times slower than the winner in trials is no finalist, unless untuned."""
 
 _WEIGHT: Final = 0.005
@@ -98,7 +98,7 @@ def _rank_candidates(state: TaskState, journal: Journal) -> Iterator[Proposal]:
     winner = journal.winner(state)
     assert winner is not None  # noqa: S101 - the caller has seen it
     yield winner.proposal
-    limit = _BEHIND * winner.median
+    limit = _MAX_FINALIST_SLOWDOWN * winner.median
     ranked_trials = journal.ranked(state)
     untuned_trials = [one for one in ranked_trials if one.proposal == state.untuned]
     for candidate in (*untuned_trials, *journal.repeats(state), *ranked_trials):

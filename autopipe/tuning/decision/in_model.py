@@ -25,11 +25,11 @@ from autopipe.tuning.task_state import TaskState
 _SHORTEST: Final = 3.0
 """Seconds in which no model is built and run often enough."""
 
-_NEEDED: Final = 0.8
+_MIN_PART_OF_TIME: Final = 0.8
 """Part of its time without which the comparison is not begun, and tasks are repeated instead: a
 run that was interrupted inside the model has less."""
 
-_MOST: Final = 0.75
+_MAX_PART_OF_REST: Final = 0.75
 """Part of the time left that the comparison may take if the search ended early; the rest is for
 repeats if it fails."""
 
@@ -64,7 +64,7 @@ class ModelComparison:
         """Return the seconds for the next of `models` models, of which some are done."""
         share = self.setup.deadline.in_model / models
         left = self.setup.deadline.left() / (models - done)
-        return share if left == math.inf else min(left, max(share, _MOST * left))
+        return share if left == math.inf else min(left, max(share, _MAX_PART_OF_REST * left))
 
     def _append_evidence(self, comparison: Decided, states: Sequence[TaskState]) -> None:
         for state in states:
@@ -74,7 +74,9 @@ class ModelComparison:
     def _list_models(self) -> Sequence[SizedModel]:
         if self.setup.tasks.lowered is None or self.setup.deadline.in_model < _SHORTEST:
             return ()
-        if self.setup.deadline.left() < max(_SHORTEST, _NEEDED * self.setup.deadline.in_model):
+        if self.setup.deadline.left() < max(
+            _SHORTEST, _MIN_PART_OF_TIME * self.setup.deadline.in_model
+        ):
             self.setup.deadline.left_out[COMPARISONS] += 1
             return ()
         return list(load_sized_models(self.setup.tasks.lowered, self.setup.tasks.every))

@@ -25,7 +25,7 @@ FEWEST: Final = 9
 _SURE_OF: Final = 3
 """Ranks that are compiled as long as there is time; others take at most half of the comparison."""
 
-_PART: Final = 0.5
+_COMPILE_PART: Final = 0.5
 """Part of the in-model comparison that is left when other ranks are compiled no more."""
 
 _PROCESS: Final = 1.5
@@ -146,7 +146,7 @@ def build_model(
     packages = pace.build + FEWEST * _PROCESS
     reserved_seconds = min(packages, _KEPT * pace.left())
     pace.kept = reserved_seconds if reserved_seconds >= _ENOUGH * packages else 0.0
-    shortest = _PART * (pace.left() + pace.kept)
+    shortest = _COMPILE_PART * (pace.left() + pace.kept)
     compiled_counts = {entry.state.task.workload: 0 for entry in finalists}
     longest = 0.0
     for rank, entry in _order_finalists(finalists):

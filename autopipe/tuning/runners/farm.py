@@ -20,7 +20,7 @@ from autopipe.safety.job import Piece
 from autopipe.tuning.runners.farm_checker import FarmChecker, check_answer
 from autopipe.tuning.runners.runner import Wanted
 
-_CHECK: Final = 2 * SECONDS
+_CHECK_SECONDS: Final = 2 * SECONDS
 """Seconds in which a check has ended: a schedule is made, and run beside its plain loops."""
 
 
@@ -109,7 +109,9 @@ class FarmRunner:
         orders = [
             replace(self._blank, do=do, candidates=(self._to_remote_piece(one),)) for one in pieces
         ]
-        return self._wait_for_answers([self._farm.submit(order, _CHECK) for order in orders])
+        return self._wait_for_answers(
+            [self._farm.submit(order, _CHECK_SECONDS) for order in orders]
+        )
 
     def _wait_for_answers(self, numbers: Sequence[int]) -> list[WorkAnswer | str]:
         """Wait for the answers to orders. Raises TargetError where workers refuse them."""

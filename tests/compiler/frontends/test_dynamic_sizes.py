@@ -44,7 +44,7 @@ def whole(*numbers):
     return np.array(numbers, np.int64)
 
 
-def saved(folder, nodes, weights, outputs=("y",)):
+def saved(folder, nodes, weights, outputs=("y",), *, opset=17):
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, list("nchw"))]
     results = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs]
@@ -52,9 +52,8 @@ def saved(folder, nodes, weights, outputs=("y",)):
         result.type.tensor_type.elem_type = TensorProto.FLOAT
     graph = helper.make_graph(nodes, "open", inputs, results, tensors)
     path = folder / "model.onnx"
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
-    )
+    opsets = [helper.make_opsetid("", opset)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
     return path
 
 
@@ -162,8 +161,8 @@ WEIGHTS = {
 OUTPUTS = (*"abcdefghijklmnopqstuv", "aa", "ab", "w6", "x4", "y3", "z3")
 
 
-def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
-    path = saved(tmp_path, [each for _, nodes in FULL for each in nodes], WEIGHTS, OUTPUTS)
+def compare_at_every_size(path, outputs, reference):
+    """Compare a model with what onnxruntime computes of a reference model."""
     model, target = imported(path), make_host_target(1)
     optimized = lowering.optimize(model.module, 2, {}, target, print)
     lowered = lowering.lower(optimized.module, target)
@@ -179,10 +178,31 @@ def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
         counts = kernel_sizes.count_multiples(DIMENSIONS, sizes).values()
         given = [tvm.runtime.tensor(np.asarray(each)) for each in (x, *values)]
         results = main(given[0], tvm.runtime.ShapeTuple(list(counts)), *given[1:])
-        expected = run(path, {"x": x})
-        for name, ours, wanted in zip(OUTPUTS, results, expected, strict=True):
+        results = results if len(outputs) > 1 else [results]
+        expected = run(reference, {"x": x})
+        for name, ours, wanted in zip(outputs, results, expected, strict=True):
             assert ours.numpy().shape == wanted.shape, name
             np.testing.assert_allclose(ours.numpy(), wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
+    path = saved(tmp_path, [each for _, nodes in FULL for each in nodes], WEIGHTS, OUTPUTS)
+    compare_at_every_size(path, OUTPUTS, path)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_the_product_of_a_shape_takes_its_axis_as_a_scalar(tmp_path, keepdims):
+    nodes = [
+        node("Shape", "x", out="a"), node("ReduceProd", "a", "axes", keepdims=keepdims, out="b"),
+        node("Reshape", "b", "one", out="c"), node("Reshape", "x", "c"),
+    ]  # fmt: skip
+    paths = []
+    for name, axes in {"scalar": np.int64(0), "vector": whole(0)}.items():
+        (tmp_path / name).mkdir()
+        weights = {"axes": axes, "one": whole(1)}
+        paths.append(saved(tmp_path / name, nodes, weights, opset=18))
+    scalar, vector = paths
+    compare_at_every_size(scalar, ["y"], vector)  # onnxruntime refuses a scalar
 
 
 REFUSED = [

@@ -159,10 +159,7 @@ def test_other_ops_compute_the_same_numbers(builds):
 def test_random_graphs_compute_the_same_numbers():
     seen: Counter[str] = Counter()
 
-    @settings(
-        max_examples=100, deadline=None, database=None, derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    @settings(max_examples=100, suppress_health_check=list(HealthCheck))
     @given(random_graphs(ranks=(3, 4, 4, 5), jumps=False, convolved=True), st.sampled_from(LAYOUTS))
     def agrees(module, layout):
         _, warnings = converted(module, layout)

@@ -43,10 +43,7 @@ def prove_random_graphs(count):
     """Prove what that many graphs are lowered to; return what was looked at."""
     total: Counter[str] = Counter()
 
-    @settings(
-        max_examples=count, deadline=None, database=None, derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
     @given(random_graphs(), st.sampled_from(LAYOUTS))
     def proved(module, layout):
         total.update(prove(lowered(module, layout)), graphs=1)

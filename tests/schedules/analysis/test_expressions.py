@@ -1,6 +1,5 @@
 """Indices along several axes, as in the examples of the docstrings."""
 
-import tvm
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
@@ -16,6 +15,6 @@ def test_an_index_along_several_axes_is_taken_apart():
 
 def test_elements_that_fill_no_vector_are_left_to_shorter_ones():
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        for index in write_element_loops(23, 8, lambda value: tvm.tirx.IntImm("int32", value)):  # type: ignore[arg-type]
+        for index in write_element_loops(23, 8, "int32"):
             T.evaluate(index)
     assert extents(builder.get().script()) == [2, 8, 4, 2, 1]

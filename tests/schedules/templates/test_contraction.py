@@ -226,7 +226,7 @@ def test_every_setting_fits_the_registers(case, hardware):
         assert inside or (tile.packed and found.lines.alone)
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(
     size=st.tuples(st.integers(1, 17), st.integers(1, 17)),
     channels=st.tuples(st.integers(1, 9), st.integers(2, 70)),

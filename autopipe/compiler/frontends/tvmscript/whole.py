@@ -9,7 +9,7 @@ from tvm import relax, tirx
 from tvm.relax import transform
 from tvm.s_tir import SBlock
 
-from autopipe.compiler.find_nodes import find_nodes, list_loads
+from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.tvmscript.checks import read_static_sizes
 from autopipe.compiler.module_io import list_prim_funcs
@@ -135,7 +135,7 @@ def _find_accesses(function: tirx.PrimFunc) -> tuple[set[str], set[str]]:
 
 
 def _match_params(function: tirx.PrimFunc, buffers: Sequence[Any]) -> set[str]:
-    return {p.name for p in function.params if any(p.same_as(buffer) for buffer in buffers)}
+    return {p.name for p in function.params if is_among(p, buffers)}
 
 
 def _bind_symbols(module: tvm.IRModule, inputs: Mapping[str, Input]) -> tvm.IRModule:
