@@ -92,18 +92,6 @@ class TimedCall:
         return [float(value) for value in evaluate(*self.tensors).results]
 
 
-def time_kernel(  # noqa: PLR0913, PLR0917 - as the worker of a trial has them
-    kernel: Kernel,
-    device: tvm.runtime.Device,
-    limits: Measure,
-    best: float,
-    caches: CacheMaker | None = None,
-    weights: Collection[int] = (),
-) -> Measurement:
-    """Time one call of a kernel; the arguments are those of `time_call` and `TimedCall.of`."""
-    return time_call(TimedCall.of(kernel, device, weights), limits, best, caches)
-
-
 def time_call(
     call: TimedCall, limits: Measure, best: float, caches: CacheMaker | None = None
 ) -> Measurement:

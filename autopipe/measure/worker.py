@@ -100,13 +100,12 @@ class _BuiltKernels:
 
     def time(self, place: int, best: float, repeat: int) -> dict[str, object]:
         """Time a built candidate."""
-        from autopipe.measure.timing import time_kernel
+        from autopipe.measure.timing import TimedCall, time_call
 
-        job, kernel = self._job, self._kernels[place]
+        job = self._job
         limits = job.limits.model_copy(update={"repeat": repeat})
-        return asdict(
-            time_kernel(kernel, self._device, limits, best, job.prepare(place), job.weights(place))
-        )
+        call = TimedCall.of(self._kernels[place], self._device, job.weights(place))
+        return asdict(time_call(call, limits, best, job.prepare(place)))
 
 
 def _answer_request(kernels: _BuiltKernels, request: Sequence[Any]) -> bytes:
