@@ -1,42 +1,43 @@
 """Compile the model with the selected schedules, and replace those that are wrong or fail.
 
-The model is compiled in child processes, while another one packs the weights; then each schedule is
-checked by its kernel in the library. Where compiling crashes, hangs or takes too much memory, the
-schedule of each task is compiled alone, which needs no machine of the target.
+The model is compiled in child processes, its kernels in parts, while another child packs the
+weights; then each schedule is checked by its kernel in the library. Where compiling crashes, hangs
+or takes too much memory, the schedule of each task is compiled alone, which needs no machine of the
+target.
 """
 
+import os
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import tvm
 
 from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.building.choice import Choices
 from autopipe.building.compile_progress import CompileProgress
+from autopipe.building.part_compilers import SECONDS_OF_EACH, PartCompilers
+from autopipe.building.refusals import unwrap_answer, wrap_refusals
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
-from autopipe.compiler.library.kernel_compiler import NotCompiled
 from autopipe.compiler.pass_observer import add_measured_passes, list_pass_times, write_below
 from autopipe.compiler.tasks import append_label, parse_label
-from autopipe.compiler.walls.foreign_code import ForeignCode
 from autopipe.environment.toolchain import Linker
-from autopipe.errors import AutopipeError, StageError
+from autopipe.errors import StageError
 from autopipe.host.memory import keep_freed_memory
 from autopipe.measure.library_kernel import LibraryKernel
+from autopipe.pipeline.counted import INTERVAL
 from autopipe.processes import contained
 from autopipe.processes.contained import Child, Failed
-from autopipe.processes.failure import describe_own_error, split_answer
+from autopipe.processes.link import wait_for_readable
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece, do
 from autopipe.safety.verdict import Finding, Verdict
-
-_EACH: Final = 10.0
-"""Seconds that each task adds to the time limit of the compilation."""
 
 Packer = Callable[[Mapping[str, tvm.IRModule]], Any]
 """Writes the packed weights of all modules, from their packing by label; returns a JSON value."""
@@ -51,6 +52,8 @@ class BuildSource:
     paths: Mapping[str, Path]
     """The paths of their libraries, by label."""
     pack: Packer
+    folder: Path
+    """The folder for the object files of their kernels."""
     linker: Linker | None = None
 
 
@@ -101,25 +104,27 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
         write_below("weights")
         return source.pack({label: module_io.parse_json(text) for label, text in packing.items()})
 
-    seconds = contained.SECONDS + _EACH * len(choices.asked)
+    seconds = contained.SECONDS + SECONDS_OF_EACH * len(choices.asked)
+    cores = len(os.sched_getaffinity(0))  # of this machine, whichever one it compiles for
+    cores_of_each = max(1, cores // len(source.lowered))
     compilations = {
-        label: _Compilation(source, label, kernel_modules, target) for label in source.lowered
+        label: _Compilation(source, label, kernel_modules, target, cores_of_each)
+        for label in source.lowered
     }
     compilers = {
-        label: Child(partial(_wrap_refusals, work.answer), seconds=seconds)
+        label: Child(partial(wrap_refusals, work.answer), seconds=seconds)
         for label, work in compilations.items()
     }
-    packer = Child(lambda: _wrap_refusals(pack), seconds=seconds, bounded=False)
+    packer = Child(lambda: wrap_refusals(pack), seconds=seconds, bounded=False)
     with ExitStack() as children:
         for child in (*compilers.values(), packer):
             children.enter_context(child)
-        cores = failures.conditions.hardware.cores
         packing = _ask_all(compilers, "link", cores)
         packer.tell(packing)
         modules = source.lowered.items()
         kernels = {label: len(list(module_io.list_prim_funcs(module))) for label, module in modules}
         progress = CompileProgress(choices.watch, choices.checks, kernels)
-        answers = _ask_all(compilers, "compile", cores, progress.wait)
+        answers = _ask_all(compilers, "compile", cores, progress.count)
         weight_names = _await_packed_weights(packer, packing)
     functions = {}
     for label, answer in answers.items():
@@ -132,20 +137,30 @@ def _ask_all(
     children: Mapping[str, Child],
     step: str,
     most: int,
-    wait: Callable[[str, Child], bool] = lambda *_: False,
+    count: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Send a request to each child and collect the answers; at most `most` of them run at a time.
+    """Send a request to each child, and again while it answers with the share that is done.
 
-    `wait` is called before each answer, and returns whether it is overdue.
+    At most `most` of them run at a time. `count` takes the present answers. Returns the last ones.
     """
-    waiting, answers = iter(children.values()), {}
-    for child in islice(waiting, most):
-        child.tell(step)
-    for label, child in children.items():
-        answers[label] = _unwrap_answer(child.answer(late=wait(label, child)))
-        for following in islice(waiting, 1):
-            following.tell(step)
-    return answers
+    waiting, begun = deque(children), dict[str, float]()
+    answers: dict[str, Any] = {}
+    while waiting or begun:
+        while waiting and len(begun) < most:
+            label = waiting.popleft()
+            children[label].tell(step)
+            begun[label] = time.monotonic()
+        ready = wait_for_readable([children[label].link for label in begun], INTERVAL)
+        for label, start in list(begun.items()):
+            child = children[label]
+            is_late = time.monotonic() > start + child.seconds
+            if is_late or child.link in ready:
+                del begun[label]
+                answers[label] = unwrap_answer(child.answer(late=is_late))
+                if isinstance(answers[label], float):
+                    waiting.appendleft(label)
+        count(answers)
+    return {label: answers[label] for label in children}
 
 
 def _await_packed_weights(packer: Child, packing: Mapping[str, str]) -> Any:  # noqa: ANN401 - JSON
@@ -160,7 +175,7 @@ def _await_packed_weights(packer: Child, packing: Mapping[str, str]) -> Any:  # 
             answer = packer.ask(packing)
         except Failed as error:
             raise StageError(f"packing the weights failed twice: {error}\n{error.log}") from error
-    return _unwrap_answer(answer)
+    return unwrap_answer(answer)
 
 
 @dataclass(slots=True)
@@ -172,10 +187,20 @@ class _Compilation:
     scheduled: Mapping[str, tvm.IRModule]
     """The schedule of each function, by its labelled name."""
     target: tvm.target.Target
-    graph: build.LinkedGraph | None = None
+    cores: int
+    """The number of parts to compile at a time."""
+    graph: build.LinkedGraph = field(init=False)
+    """Set by step "link"."""
+    split: build.SplitGraph = field(init=False)
+    """Set when its parts begin to be compiled."""
+    parts: PartCompilers | None = None
 
     def answer(self, step: str) -> Any:  # noqa: ANN401 - JSON
-        """Run step "link", which returns the packing of weights, or step "compile"."""
+        """Run step "link", which returns the packing of weights, or a part of step "compile".
+
+        That returns the share of the kernels that are compiled, until all are and the library is
+        linked.
+        """
         return self._link() if step == "link" else self._compile_graph()
 
     def _link(self) -> str:
@@ -187,34 +212,20 @@ class _Compilation:
         packing: str = tvm.ir.save_json(self.graph.packing)
         return packing
 
-    def _compile_graph(self) -> dict[str, Any]:
-        assert self.graph is not None  # noqa: S101 - linked before
-        executable = build.compile_graph(self.graph)
-        build.export(executable, self.source.paths[self.label], self.source.linker)
+    def _compile_graph(self) -> float | dict[str, Any]:
+        path = self.source.paths[self.label]
+        folder = self.source.folder / path.stem
+        if self.parts is None:
+            self.split = build.split_kernels(build.lower_graph(self.graph))
+            folder.mkdir(parents=True, exist_ok=True)
+            compile_part = partial(self.split.compile_part, folder=folder)
+            self.parts = PartCompilers(self.split.parts, compile_part, self.cores)
+        if (share := self.parts.await_part()) is not None:
+            return share
+        executable = build.compile_graph(self.split)
+        build.export(executable, path, self.source.linker, self.split.list_objects(folder))
         functions = [function.document() for function in executable.functions]
         return {"functions": functions, "passes": list_pass_times()}
-
-
-def _wrap_refusals(work: Callable[[Any], Any]) -> contained.Handler:
-    """Convert an error that no kernel causes to an answer."""
-
-    def answer(request: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
-        try:
-            return {"ok": work(request)}
-        except (ForeignCode, NotCompiled):  # some task's kernel is to blame
-            raise
-        except AutopipeError as error:
-            return {"failed": describe_own_error(error)._asdict()}
-
-    return answer
-
-
-def _unwrap_answer(answer: object) -> Any:  # noqa: ANN401 - JSON
-    """Unwrap the result of a child, or raise the error that it reports."""
-    result, error = split_answer(answer)
-    if error is not None:
-        raise error.error()
-    return result
 
 
 def _locate_kernels(

@@ -140,6 +140,17 @@ def add_measured_passes(pass_times: Iterable[Iterable[Any]]) -> None:
             observer.add(PassTime(*time))
 
 
+@contextmanager
+def observe_part(name: str) -> Iterator[None]:
+    """Observe the passes of a part of the work on their own, with modules in a subfolder."""
+    observer = _current.get()
+    if observer is None:
+        yield
+        return
+    with observe_passes(None if observer.folder is None else observer.folder / name):
+        yield
+
+
 def write_below(name: str) -> None:
     """Make the current observer write modules to a subfolder of its folder."""
     if (observer := _current.get()) is not None and observer.folder is not None:

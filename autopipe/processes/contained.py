@@ -48,6 +48,7 @@ class Failed(StageError):  # noqa: N818 - says what happened
     def __init__(self, report: Failure, log: str = "") -> None:
         """Store the failure, and the end of the output."""
         super().__init__(report.message)
+        self.report = report
         self.how = report.how
         self.log = log
 
@@ -202,7 +203,11 @@ def _serve_requests(begin: Callable[[], Handler], memory: int | None, link: Link
             except BaseException as error:  # noqa: BLE001 - all errors are reported
                 with suppress(OSError):  # the output may be on the full disk
                     traceback.print_exception(error)
-                line = failure.encode_failure(failure.describe_raised(error))
+                line = failure.encode_failure(
+                    error.report  # of a child of this one
+                    if isinstance(error, Failed)
+                    else failure.describe_raised(error)
+                )
             link.write(line)
     except (EOFError, OSError):  # the parent closed the link
         return

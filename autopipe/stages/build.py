@@ -35,7 +35,7 @@ class BuildStage(Stage, frozen=True):
     """Schedule, compile and link; transform the weights."""
 
     name: ClassVar[str] = "build"
-    version: ClassVar[int] = 32
+    version: ClassVar[int] = 33
     produces: ClassVar[Kind] = Kind.LIBRARY
     seconds: ClassVar[float | None] = 4 * 3600.0
     needs: ClassVar[dict[str, Need]] = {
@@ -100,7 +100,7 @@ class BuildStage(Stage, frozen=True):
             paths = {one.label: ctx.out / one.library for one in sized_modules}
             paths[""] = ctx.out / LIBRARY
             linker = Linker.of(self.linker, self.sysroot)
-            source = BuildSource(modules, paths, partial(_pack, ctx), linker)
+            source = BuildSource(modules, paths, partial(_pack, ctx), ctx.work / "parts", linker)
             with show_passes(ctx, self.name):
                 model = compile_model(source, choices, failures)
         nodes = ModelNodes.read(ctx.inputs["import"])

@@ -6,12 +6,14 @@ lists of kernels with TVM, which takes them by name.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Final
 
 import tvm
+from tvm import relax
 from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.support import cc
 from tvm.tirx.compilation_pipeline import register_tir_pipeline
@@ -35,6 +37,9 @@ STATIC: Final = "autopipe.static"
 DYNAMIC: Final = "autopipe.dynamic"
 """Names of the pass lists of kernels, as `tvm.tirx.build` takes them."""
 
+APART: Final = "autopipe.apart"
+"""The pass list of an executable whose kernels are compiled apart: it has none of them."""
+
 SKIPPED_DYNAMIC: Final = ("tirx.CommonSubexprElim", "tirx.RemoveNoOp")
 """TVM's passes that do not run on kernels of dynamic shapes, since LLVM does their work.
 
@@ -50,7 +55,12 @@ def compile_kernel(
 ) -> tvm.runtime.Module:
     """Compile the PrimFuncs of a module to a TVM runtime module. Raises ForeignCode."""
     module.look_through(kernels)
-    pipeline = _choose_pipeline(kernels)
+    return _compile_inspected(kernels, target, _choose_pipeline(kernels))
+
+
+def _compile_inspected(
+    kernels: tvm.IRModule | tvm.tirx.PrimFunc, target: tvm.target.Target, pipeline: str
+) -> tvm.runtime.Module:
     library: tvm.runtime.Module = tvm.tirx.build(kernels, target, pipeline=pipeline)
     text.look_through(library)
     return library
@@ -58,15 +68,45 @@ def compile_kernel(
 
 def compile_model(model: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
     """Compile a model to an executable that is safe to run. Raises ForeignCode."""
+    return lower_model(model, target).compile_executable()
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredModel:
+    """A model that was inspected, as calls of its kernels. Only `lower_model` makes one."""
+
+    module: tvm.IRModule
+    """The calls, and the kernels."""
+    target: tvm.target.Target
+    pipeline: str
+    """The name of the pass list of the kernels."""
+
+    def compile_executable(self, *, has_kernels: bool = True) -> tvm.runtime.Executable:
+        """Compile the calls, with the kernels or without them. Raises ForeignCode."""
+        pipeline = self.pipeline if has_kernels else APART
+        executable = tvm.compile(
+            self.module, target=self.target, relax_pipeline=None, tir_pipeline=pipeline
+        )
+        text.look_through(executable.mod)
+        return executable
+
+    def compile_kernels(self, names: Iterable[str]) -> tvm.runtime.Module:
+        """Compile some of the kernels. Raises ForeignCode."""
+        functions = {self.module.get_global_var(name): self.module[name] for name in names}
+        kernels = tvm.IRModule(functions, attrs=self.module.attrs)
+        return _compile_inspected(kernels, self.target, self.pipeline)
+
+
+def lower_model(model: tvm.IRModule, target: tvm.target.Target) -> LoweredModel:
+    """Lower the graph of a model to calls of its kernels. Raises ForeignCode."""
     module.look_through(model)
-    if is_dynamic(model):
-        with target:
-            model = run_passes(model, MACHINE_DYNAMIC, None)
-        executable = tvm.compile(model, target=target, relax_pipeline=None, tir_pipeline=DYNAMIC)
-    else:
-        executable = tvm.compile(model, target=target, tir_pipeline=STATIC)
-    text.look_through(executable.mod)
-    return executable
+    with target:
+        if is_dynamic(model):
+            calls = run_passes(model, MACHINE_DYNAMIC, None)
+            return LoweredModel(calls, target, DYNAMIC)
+        has_gpu = "gpu" in target.keys
+        passes = relax.get_default_pipeline(target) if has_gpu else relax.get_pipeline("default")
+        return LoweredModel(passes(model), target, STATIC)
 
 
 def _choose_pipeline(kernels: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
@@ -113,15 +153,19 @@ def export_library(
     path: Path,
     options: Sequence[str] = (),
     linker: str | None = None,
+    objects: Sequence[Path] = (),
 ) -> None:
     """Write a library, linked by the compiler at a path, or by the one that TVM finds.
 
-    Raises ForeignCode, and RuntimeError if it cannot be linked.
+    `objects` are object files that come before those of the executable. Raises ForeignCode, and
+    RuntimeError if it cannot be linked.
     """
     link_options: dict[str, Any] = {"options": list(options)} if options else {}
     if linker is not None:
         link_options["cc"] = linker
-    executable.export_library(str(path), fcompile=_link_checked, **link_options)
+    executable.export_library(
+        str(path), fcompile=_link_checked, addons=list(map(str, objects)), **link_options
+    )
 
 
 @wraps(cc.create_shared)  # TVM reads attributes of it
@@ -144,6 +188,16 @@ def _compile_folded(
     return compile_kernel(function, target)
 
 
+def _make_empty_pipeline() -> tuple[object, Callable[[], object], object]:
+    """Return the passes of an executable without kernels."""
+    _, host, device = make_kernel_pipeline((), ())
+    drop_kernels = tvm.transform.module_pass(
+        lambda kernels, _: tvm.IRModule({}, attrs=kernels.attrs), opt_level=0, name="drop_kernels"
+    )
+    return drop_kernels, host, device
+
+
+register_tir_pipeline(APART, _make_empty_pipeline)
 register_tir_pipeline(STATIC, partial(make_kernel_pipeline, KERNELS, HOST_KERNELS))
 register_tir_pipeline(
     DYNAMIC,

@@ -1,14 +1,15 @@
 """Build a shared library from a lowered module and a schedule for each workload."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import tvm
 from tvm import relax
 
 from autopipe.artifacts.model_nodes import KernelFunction
-from autopipe.compiler.codegen.compile_kernels import compile_model, export_library
+from autopipe.compiler.codegen.compile_kernels import LoweredModel, export_library, lower_model
 from autopipe.compiler.dynamic_sizes.kernel_sizes import has_computed_sizes, is_dynamic
 from autopipe.compiler.graph.literals import has_static_sizes
 from autopipe.compiler.labels.kernel_nodes import list_kernel_functions
@@ -48,6 +49,10 @@ class Built:
     debuggers, without a source line, which is half of a library with dynamic shapes."""
 
 
+_PART: Final = 4
+"""Maximum kernels of a part: a module of LLVM takes a quarter of the time of one of its kernels."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkedGraph:
     """A graph with its scheduled kernels, not yet compiled."""
@@ -58,6 +63,26 @@ class LinkedGraph:
     target: tvm.target.Target
     is_dynamic: bool
     """Whether the lowered module has a dynamic dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGraph:
+    """A linked graph whose kernels are compiled in parts, each to an object file."""
+
+    linked: LinkedGraph
+    lowered: LoweredModel
+    parts: tuple[tuple[str, ...], ...] = ()
+    """The names of the kernels of each part; without parts, the executable has them."""
+
+    def list_objects(self, folder: Path) -> list[Path]:
+        """List the paths of the object files of all parts in a folder."""
+        return [folder / f"part{number}.o" for number, _ in enumerate(self.parts)]
+
+    def compile_part(self, number: int, folder: Path) -> None:
+        """Write the object file of a part to a folder. Raises ForeignCode."""
+        with self.linked.target, _kernel_context(self.linked):
+            compiled = self.lowered.compile_kernels(self.parts[number])
+        compiled.write_to_file(str(self.list_objects(folder)[number]))
 
 
 def build_library(
@@ -71,9 +96,8 @@ def build_library(
 
     Takes what `link_graph` does, and raises what it and `compile_graph` do.
     """
-    return compile_graph(
-        link_graph(lowered_module, scheduled_kernels, target, packs_at_load=packs_at_load)
-    )
+    linked = link_graph(lowered_module, scheduled_kernels, target, packs_at_load=packs_at_load)
+    return compile_graph(lower_graph(linked))
 
 
 def link_graph(
@@ -94,23 +118,42 @@ def link_graph(
     return LinkedGraph(module, state.packing, target, is_dynamic(lowered_module))
 
 
-def compile_graph(graph: LinkedGraph) -> Built:
-    """Compile a linked graph.
+def lower_graph(graph: LinkedGraph) -> SplitGraph:
+    """Lower a linked graph to calls of its kernels, in no parts. Raises ForeignCode."""
+    with graph.target, pass_context():
+        return SplitGraph(graph, lower_model(graph.module, graph.target))
+
+
+def split_kernels(graph: SplitGraph) -> SplitGraph:
+    """Split the kernels of a graph into parts, by a rule that depends on the graph alone.
+
+    So the library is the same on every machine. Neighbours by name are alike, and each is in
+    another part, so that the parts take as long. A GPU's kernels are in no object file.
+    """
+    if not backend_of(graph.linked.target).runs_unscheduled_loops:
+        return graph
+    names = [name for name, _ in list_prim_funcs(graph.lowered.module)]
+    count = -(-len(names) // _PART)
+    return replace(graph, parts=tuple(tuple(names[at::count]) for at in range(count)))
+
+
+def compile_graph(graph: SplitGraph) -> Built:
+    """Compile a graph, and its kernels that are in no part.
 
     Raises SetupError if the compiler for a GPU is missing, StageError if a kernel cannot be
     compiled, and ForeignCode (a StageError) if a schedule carries code.
     """
-    module = graph.module
-    with graph.target, pass_context():
-        executable = _compile_executable(module, graph.target)
+    module = graph.linked.module
+    with graph.linked.target, _kernel_context(graph.linked):
+        executable = _compile_executable(graph)
     return Built(
         executable=executable,
-        packing=graph.packing,
+        packing=graph.linked.packing,
         libraries=linking.find_libraries(module),
         parameters=_read_parameters(module["main"]),
         steps=_read_size_steps(module["main"]),
         functions=list_kernel_functions(_replace_reshapes(module)),
-        stripped=graph.is_dynamic,
+        stripped=graph.linked.is_dynamic,
     )
 
 
@@ -135,17 +178,23 @@ def _read_size_steps(main: relax.Function) -> tuple[int, ...]:
     return tuple(int(n) for n in extents if isinstance(n, tvm.tirx.IntImm))
 
 
-def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
-    """Compile a model; kernels check their arguments if it has data-dependent shapes.
+def _kernel_context(graph: LinkedGraph) -> tvm.transform.PassContext:
+    """Build the context of kernels, which check their arguments for data-dependent shapes.
 
     Otherwise inputs are checked once for a call, and weights once when they are loaded. The checks
     of kernels would be up to two thirds of a library, and take as long to compile.
     """
+    if not backend_of(graph.target).runs_unscheduled_loops:
+        return pass_context()
+    return pass_context({"tirx.disable_assert": not has_computed_sizes(graph.module)})
+
+
+def _compile_executable(graph: SplitGraph) -> tvm.runtime.Executable:
+    target, lowered = graph.linked.target, graph.lowered
     backend = backend_of(target)
     if backend.runs_unscheduled_loops:
-        with pass_context({"tirx.disable_assert": not has_computed_sizes(module)}):
-            return compile_model(module, target)
-    for name, function in list_prim_funcs(module):
+        return lowered.compile_executable(has_kernels=not graph.parts)
+    for name, function in list_prim_funcs(graph.linked.module):
         single_kernel = tvm.IRModule({name: function})
         if not kernels.is_threaded(single_kernel, target):
             raise StageError(
@@ -153,13 +202,16 @@ def _compile_executable(module: tvm.IRModule, target: tvm.target.Target) -> tvm.
                 "schedules.fallback should name `default`"
             )
     with use_kernel_compiler(target):
-        return compile_model(module, target)
+        return lowered.compile_executable()
 
 
-def export(built_model: Built, path: Path, linker: Linker | None = None) -> None:
+def export(
+    built_model: Built, path: Path, linker: Linker | None = None, objects: Sequence[Path] = ()
+) -> None:
     """Write the library, and beside it those that it calls. Equal modules give equal bytes.
 
-    Null is the linker that TVM finds, which links for this machine.
+    Null is the linker that TVM finds, which links for this machine. `objects` are the object files
+    of the parts, in order.
 
     Raises StageError if it cannot be linked, as with a linker that does not know the target,
     ForeignCode (a StageError) if it does more than compute, and StoreError if the disk is full.
@@ -169,7 +221,7 @@ def export(built_model: Built, path: Path, linker: Linker | None = None) -> None
         link_options += [linking.STRIPPED] if built_model.stripped else []
         link_options += linker.options if linker is not None else []
         export_library(
-            built_model.executable, path, link_options, linker.path if linker is not None else None
+            built_model.executable, path, link_options, linker.path if linker else None, objects
         )
         linking.copy_libraries(built_model.libraries, path.parent)
     except RuntimeError as error:
