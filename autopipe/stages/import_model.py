@@ -22,7 +22,7 @@ class ImportStage(Stage, frozen=True):
     """Read a model file through the gate."""
 
     name: ClassVar[str] = "import"
-    version: ClassVar[int] = 19
+    version: ClassVar[int] = 20
     produces: ClassVar[Kind] = Kind.MODEL
     seconds: ClassVar[float | None] = 10 * 60.0
     runs_passes: ClassVar[bool] = True

@@ -61,5 +61,5 @@ def _list_noisy_outputs(case: CheckedCase) -> Iterator[str]:
         if output.undetermined:
             yield (
                 f"{case.label}: output {output.output!r} is noise, and has only to be as large: "
-                f"roundings of the inputs move the reference by {output.undetermined:.2g} of itself"
+                f"inputs a rounding away move the reference by {output.undetermined:.2g} of itself"
             )

@@ -280,3 +280,16 @@ def test_a_fourier_transform_of_computed_sizes_is_expanded_once_they_are_known(t
     found = compiled(imported, feeds)
     for ours, theirs in zip(found, run(made, feeds), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_signal_without_an_axis_of_parts_gets_it_for_every_reference(tmp_path):
+    """As exporters write it, and onnxruntime takes it, but not onnx's own evaluator."""
+    stored = [numpy_helper.from_array(np.array(4), "step"), tensor("window", 6)]
+    transform = node("STFT", ["x", "step", "window"])
+    made = model([transform], [value("x", [2, 11])], [value("y", None)], stored)
+    feeds = {"x": floats(2, 11)}
+    imported = load_model(save(made, tmp_path), {}, None, None)
+    imported.write_reference(tmp_path)
+    evaluated = ReferenceEvaluator(str(tmp_path / "reference.onnx")).run(None, feeds)
+    for found in (compiled(imported, feeds), evaluated):
+        np.testing.assert_allclose(found[0], run(made, feeds)[0], atol=1e-5)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, MutableSequence
 from typing import Final
 
+import numpy as np
 import onnx
 from onnx import (
     GraphProto,
@@ -18,6 +19,7 @@ from onnx import (
     TensorProto,
     ValueInfoProto,
     helper,
+    numpy_helper,
 )
 
 from autopipe.compiler.frontends.onnx.control.scopes import Names
@@ -29,7 +31,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     read_constant,
     replace_nodes,
 )
-from autopipe.compiler.frontends.onnx.reading.value_types import read_types
+from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
 from autopipe.compiler.frontends.onnx.rewriting import group_scales
 
 NAMELESS: Final = re.compile(r"\?|-1|[Nn]one|")
@@ -42,6 +44,11 @@ _OPTIONAL_SCALES: Final = 13
 _SCALE_OF_GROUP: Final = 18
 _SCALE_OF_CHANNEL: Final = 21
 """The opsets of GroupNormalization's two definitions; onnx's checker rejects the first one."""
+
+_RANKED: Final = frozenset({"Range", "STFT"})
+"""Operators for which onnxruntime accepts other ranks than ONNX."""
+_UNSTACKED: Final = 2
+"""The rank of signals without an axis for real and imaginary parts."""
 
 
 def settle_form(model: ModelProto) -> None:
@@ -82,33 +89,34 @@ def _settle_nodes(graph: GraphProto, opset: int) -> None:
         _sort_nodes(graph)
 
 
-def give_scalars(model: ModelProto) -> None:
-    """Squeeze the inputs [1] of each Range to scalars; onnxruntime accepts both."""
-    ranges = [
+def settle_ranks(model: ModelProto) -> None:
+    """Give inputs the ranks that ONNX states; onnxruntime accepts others.
+
+    Inputs [1] of Range become scalars, and signals [batch, samples] of STFT end with an axis of 1.
+    """
+    nodes = [
         (inner, node)
         for inner in list_graphs(model.graph)
         for node in inner.node
-        if _is_range(node)
+        if node.op_type in _RANKED and not node.domain
     ]
-    if not ranges:
+    if not nodes:
         return
     try:
         inferred_model = infer_types(model)
     except onnx.shape_inference.InferenceError:
         return  # of another node; reported by the final inference
-    lists = {
-        name
-        for inner in list_graphs(inferred_model.graph)
-        for name, kind in read_types(inner).items()
-        if kind.shape == (1,)
-    }
+    types: dict[str, ValueType] = {}
+    for inner in list_graphs(inferred_model.graph):
+        types |= read_types(inner)
     names = Names(model.graph)
-    for graph, node in ranges:
+    for graph, node in nodes:
         for index, name in enumerate(node.input):
-            if name in lists:
-                node.input[index] = names.fresh(name)
-                squeeze = helper.make_node("Squeeze", [name], [node.input[index]])
-                graph.node.insert(list(graph.node).index(node), squeeze)
+            steps = _change_rank(node, index, types.get(name, UNKNOWN), names)
+            if steps:
+                node.input[index] = steps[-1].output[0]
+            for step in steps:
+                graph.node.insert(list(graph.node).index(node), step)
 
 
 def name_types(graph: GraphProto, inferred_graph: GraphProto) -> None:
@@ -123,8 +131,16 @@ def name_types(graph: GraphProto, inferred_graph: GraphProto) -> None:
             kind.elem_type = inferred_value.type.tensor_type.elem_type
 
 
-def _is_range(node: NodeProto) -> bool:
-    return node.op_type == "Range" and not node.domain
+def _change_rank(node: NodeProto, index: int, kind: ValueType, names: Names) -> list[NodeProto]:
+    """Return the nodes that give an input its rank; none if it has it, or if that is not known."""
+    name = node.input[index]
+    if node.op_type == "Range" and kind.shape == (1,):
+        return [helper.make_node("Squeeze", [name], [names.fresh(name)])]
+    if node.op_type == "STFT" and index == 0 and kind.rank == _UNSTACKED:
+        last = numpy_helper.from_array(np.array([-1]))
+        axes = helper.make_node("Constant", [], [names.fresh("last")], value=last)
+        return [axes, helper.make_node("Unsqueeze", [name, axes.output[0]], [names.fresh(name)])]
+    return []
 
 
 def _open_dimension(value: ValueInfoProto) -> None:

@@ -181,7 +181,7 @@ def _bind_model(
     declare_weights(graph, weights)
     model.ir_version = max(model.ir_version, _IR_WITHOUT_WEIGHTS_AMONG_INPUTS)
     expand_operators.complete_attributes(graph)
-    exporter_forms.give_scalars(model)
+    exporter_forms.settle_ranks(model)
     inferred_model = shapes.infer_shapes(model)
     exporter_forms.name_types(graph, inferred_model.graph)
     static_shapes = shapes.read_static_shapes(inferred_model.graph)
