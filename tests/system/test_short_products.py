@@ -90,6 +90,7 @@ def build(folder, run):
     inputs = {name: run[name].path for name in ("import", "optimize", "lower", "tasks")}
     ctx = Context(inputs, facts, out / "out", out / "work", folder / "none", lambda _: None)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_build, "split_kernels", lambda graph: graph)
         patch.setattr(library_build, "export_library", emulated.export)
         BuildStage.of(load(folder / "net.yaml"), folder).run(ctx)
     written = out / "out/library.json"
