@@ -49,8 +49,12 @@ class Failed(StageError):  # noqa: N818 - says what happened
         """Store the failure, and the end of the output."""
         super().__init__(report.message)
         self.report = report
-        self.how = report.how
         self.log = log
+
+    @property
+    def how(self) -> How:
+        """The kind of its end."""
+        return self.report.how
 
 
 class Child:

@@ -94,29 +94,28 @@ def settle_ranks(model: ModelProto) -> None:
 
     Inputs [1] of Range become scalars, and signals [batch, samples] of STFT end with an axis of 1.
     """
-    nodes = [
-        (inner, node)
-        for inner in list_graphs(model.graph)
-        for node in inner.node
-        if node.op_type in _RANKED and not node.domain
-    ]
-    if not nodes:
+    if not any(
+        map(_is_ranked, (node for graph in list_graphs(model.graph) for node in graph.node))
+    ):
         return
     try:
         inferred_model = infer_types(model)
     except onnx.shape_inference.InferenceError:
         return  # of another node; reported by the final inference
     types: dict[str, ValueType] = {}
-    for inner in list_graphs(inferred_model.graph):
-        types |= read_types(inner)
+    for graph in list_graphs(inferred_model.graph):
+        types |= read_types(graph)
     names = Names(model.graph)
-    for graph, node in nodes:
-        for index, name in enumerate(node.input):
-            steps = _change_rank(node, index, types.get(name, UNKNOWN), names)
-            if steps:
-                node.input[index] = steps[-1].output[0]
-            for step in steps:
-                graph.node.insert(list(graph.node).index(node), step)
+    for graph in list_graphs(model.graph):
+        nodes: list[NodeProto] = []
+        for node in graph.node:
+            for index, name in enumerate(node.input if _is_ranked(node) else ()):
+                if steps := _change_rank(node, index, types.get(name, UNKNOWN), names):
+                    node.input[index] = steps[-1].output[0]
+                    nodes += steps
+            nodes.append(node)
+        if len(nodes) > len(graph.node):
+            replace_nodes(graph, nodes)
 
 
 def name_types(graph: GraphProto, inferred_graph: GraphProto) -> None:
@@ -129,6 +128,10 @@ def name_types(graph: GraphProto, inferred_graph: GraphProto) -> None:
         kind = value.type.tensor_type
         if value.type.HasField("tensor_type") and not kind.elem_type:
             kind.elem_type = inferred_value.type.tensor_type.elem_type
+
+
+def _is_ranked(node: NodeProto) -> bool:
+    return node.op_type in _RANKED and not node.domain
 
 
 def _change_rank(node: NodeProto, index: int, kind: ValueType, names: Names) -> list[NodeProto]:

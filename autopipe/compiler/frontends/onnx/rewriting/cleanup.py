@@ -33,19 +33,23 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def _expand_operators(rewrite: GraphRewrite) -> None:
-    expanded_model = expand_operators(rewrite.source, is_folded=False)
-    rewrite.model.CopyFrom(expanded_model)
-    if expanded_model is not rewrite.source:
-        rewrite.is_expanded = True
-        check_operators.check_operators(rewrite.model.graph)
+    rewrite.model.CopyFrom(rewrite.source)
+    _expand_known_operators(rewrite, is_folded=False)
 
 
 def _expand_folded_operators(rewrite: GraphRewrite) -> None:
-    expanded_model = expand_operators(rewrite.model, is_folded=True)
-    if expanded_model is not rewrite.model:
-        rewrite.model, rewrite.is_expanded = expanded_model, True
-        check_operators.check_operators(rewrite.model.graph)
+    if _expand_known_operators(rewrite, is_folded=True):
         _simplify_repeatedly(rewrite)
+
+
+def _expand_known_operators(rewrite: GraphRewrite, *, is_folded: bool) -> bool:
+    """Expand the operators whose bodies can be written; return whether there are any."""
+    expanded_model = expand_operators(rewrite.model, is_folded=is_folded)
+    if expanded_model is rewrite.model:
+        return False
+    rewrite.model, rewrite.is_expanded = expanded_model, True
+    check_operators.check_operators(expanded_model.graph)
+    return True
 
 
 def _fold_empty_tensors(rewrite: GraphRewrite) -> None:

@@ -98,7 +98,7 @@ def _expand_once(model: ModelProto, *, is_folded: bool) -> ModelProto | None:
         body.domain, body.name = _OURS, f"{node.op_type}{number}"
         node.domain, node.op_type = body.domain, body.name
         typed_model.functions.append(body)
-    if not size:
+    if not typed_model.functions:
         return None
     typed_model.opset_import.append(helper.make_opsetid(_OURS, 1))
     return inliner.inline_local_functions(typed_model)
