@@ -1,8 +1,9 @@
 """`autopipe tasks`: the table of tuning tasks, one task in full, and tasks as scripts."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -10,10 +11,10 @@ import typer
 
 from autopipe.cli.options import BuildName, File, Json, Set, StoreRoot, print_warnings
 from autopipe.cli.terminal import print_lines, show_json
-from autopipe.report.task_order import Order
 
 if TYPE_CHECKING:
     from autopipe.pipeline.events import Emit
+    from autopipe.tasks.task import Task
 
 Number = Annotated[
     int | None, typer.Option("--show", metavar="N", help="Only task N: its ops and its TIR")
@@ -22,6 +23,21 @@ Folder = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Write each task as a script that tunes it alone"),
 ]
+
+
+class Order(StrEnum):
+    """A column of the table: ascending for the index, descending for costs."""
+
+    INDEX = "index"
+    SHARE = "share"
+    FLOPS = "flops"
+    BYTES = "bytes"
+
+    def sorted(self, tasks: "Iterable[Task]") -> "list[Task]":
+        """Sort tasks in this order; the sort is stable."""
+        return sorted(tasks, key=lambda task: getattr(task, self), reverse=self is not Order.INDEX)
+
+
 Sort = Annotated[Order, typer.Option(help="What comes first")]
 
 

@@ -20,7 +20,7 @@ from autopipe.comparison.tables import (
 from autopipe.comparison.timing import TimingVerdict
 from autopipe.report.document import RunReport
 from autopipe.report.markdown import format_code, format_code_block, format_table
-from autopipe.report.units import format_seconds
+from autopipe.report.units import format_mib, format_spread
 
 _SHOWN: Final = 20
 """Largest number of sentences of a topic, and of names in a sentence."""
@@ -82,7 +82,7 @@ def _list_figures(run: RunReport) -> Iterator[str]:
         yield ""
     rows = [
         ("latency", _format_latency(run.benchmark)),
-        ("size", "no package" if run.package is None else f"{run.package.size / 2**20:.1f} MiB"),
+        ("size", "no package" if run.package is None else format_mib(run.package.size)),
         ("accuracy", _format_accuracy(run)),
     ]
     rows += [
@@ -97,15 +97,13 @@ def _format_latency(benchmark: BenchmarkReport | None) -> str:
     if benchmark is None:
         return "not measured by this run"
     ours = benchmark.ours.latency
-    spread = (
-        f"{format_seconds(ours.median)} ({format_seconds(ours.low)} to {format_seconds(ours.high)})"
-    )
     against = [
         f"{found.ratio:.2f} of {format_code(f'{one.name} {one.version}')} ({found.verdict})"
         for one in benchmark.competitors
         for found in [benchmark.comparisons[one.name]]
     ]
     disturbance = [f"disturbed: {format_code(benchmark.disturbed)}"] if benchmark.disturbed else []
+    spread = format_spread(ours.median, ours.low, ours.high)
     return ", ".join([spread, *against, *disturbance])
 
 

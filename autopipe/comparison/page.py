@@ -16,12 +16,18 @@ from autopipe.comparison.tables import (
     list_unchanged_topics,
     time_text,
 )
-from autopipe.comparison.timing import TimingVerdict
 from autopipe.report.html.elements import Content, Markup, join_lines, make_element, make_text_block
 from autopipe.report.html.page import build_document
-from autopipe.report.html.tables import Cell, TableRow, make_details, make_fact_list, make_table
+from autopipe.report.html.tables import (
+    Cell,
+    TableRow,
+    make_details,
+    make_fact_list,
+    make_ratio_cell,
+    make_table,
+    make_verdict_cell,
+)
 
-_MARKS: Final = {TimingVerdict.FASTER: "good", TimingVerdict.SLOWER: "bad"}
 _ROOM: Final = 600
 """Largest number of characters of a value."""
 _STEPS: Final = 400
@@ -75,7 +81,7 @@ def _build_latency_row(change: LatencyChange) -> TableRow:
         _build_ratio_cell(change.old, change.new),
     )
     mark = "changed" if change.verdict.conclusive else None
-    return TableRow((change.contender, version, *times, _build_verdict_cell(change.verdict)), mark)
+    return TableRow((change.contender, version, *times, make_verdict_cell(change.verdict)), mark)
 
 
 def _build_task_section(difference: Difference) -> Markup | None:
@@ -96,7 +102,7 @@ def _build_task_row(change: TaskChange) -> TableRow:
     return TableRow((
         _build_kernel_cell(change), _format_schedule(change.old), _format_schedule(change.new),
         _build_time_cell(old), _build_time_cell(new), _build_ratio_cell(old, new),
-        _build_verdict_cell(change.verdict), change_text or ("steps" if change.steps else None),
+        make_verdict_cell(change.verdict), change_text or ("steps" if change.steps else None),
     ), "changed" if change.differs else None)  # fmt: skip
 
 
@@ -126,11 +132,4 @@ def _build_time_cell(time: Time | None) -> Cell:
 
 
 def _build_ratio_cell(old: Time | None, new: Time | None) -> Cell:
-    if old is None or new is None or not old.median:
-        return Cell(None)
-    ratio = new.median / old.median
-    return Cell(f"{ratio:.2f}", ratio)
-
-
-def _build_verdict_cell(verdict: TimingVerdict | None) -> Cell:
-    return Cell(verdict and str(verdict), mark=_MARKS.get(verdict) if verdict else None)
+    return make_ratio_cell(new.median / old.median if old and new and old.median else None)

@@ -17,6 +17,7 @@ from autopipe.config.frozen import Frozen
 from autopipe.config.problem import format_first_error, format_value
 from autopipe.errors import ConfigError
 from autopipe.store.canonical import pretty
+from autopipe.tasks.shares import Shares
 
 State = Literal["cached", "skipped", "finished", "failed", "interrupted", "not_run"]
 Outcome = Literal["finished", "failed", "interrupted"]
@@ -280,12 +281,12 @@ class RunReport(Frozen, frozen=True):
         """Format it as JSON."""
         return pretty(self.model_dump(mode="json"))
 
-    def _repr_html_(self) -> str:
-        """Return the page's body, without its style and script; Jupyter calls it."""
-        from autopipe.report.html.page import write_build
-        from autopipe.report.html.view import BuildView
-
-        return write_build(BuildView(self))
+    @property
+    def shares(self) -> Shares | None:
+        """The shares of the tuned time; None without them."""
+        if self.searched_share is None:
+            return None
+        return Shares(self.searched_share, self.measured_share or 0, self.steady_share or 0)
 
     def times(self) -> Baseline:
         """Return the times of this run as a baseline for later ones. Raises ConfigError."""
@@ -340,10 +341,7 @@ def load_builds(path: Path) -> RunReport | BuildsReport:
         several = isinstance(document, dict) and "builds" in document
         return (BuildsReport if several else RunReport).model_validate_json(data)
     except foreign.MalformedError as error:
-        message = f"{format_value(path, 4096)}: not the report of a run: Invalid JSON: {error}"
-        raise ConfigError(message) from None
+        reason = f"Invalid JSON: {error}"
     except ValidationError as error:
-        message = (
-            f"{format_value(path, 4096)}: not the report of a run: {format_first_error(error)}"
-        )
-        raise ConfigError(message) from error
+        reason = format_first_error(error)
+    raise ConfigError(f"{format_value(path, 4096)}: not the report of a run: {reason}")

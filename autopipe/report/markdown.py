@@ -9,13 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from autopipe.artifacts.benchmark import BenchmarkReport, Latency
+from autopipe.artifacts.benchmark import BenchmarkReport, LatencyComparison
 from autopipe.config.dimension import format_sizes
 from autopipe.report.document import RunReport, TaskReport
 from autopipe.report.escape import escape_lines, escape_text
 from autopipe.report.headroom import COLUMNS, order_headroom, write_cells
-from autopipe.report.units import format_plural, format_seconds
-from autopipe.tasks.shares import format_percent_floored
+from autopipe.report.units import format_mib, format_plural, format_range, format_seconds
 
 _SLOWEST: Final = 5
 """Number of tasks in the table."""
@@ -123,19 +122,12 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
     yield f"### Latency on {format_code(benchmark.machine.gpu or benchmark.machine.cpu)}"
     yield ""
     header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "")
-    rows = [
-        (
-            format_code(f"{benchmark.ours.name} {benchmark.ours.version}"),
-            *_format_times(benchmark.ours.latency),
-            "",
-            "",
-        )
-    ]
-    for competitor in benchmark.competitors:
-        against = benchmark.comparisons[competitor.name]
-        name = format_code(f"{competitor.name} {competitor.version}")
-        times = _format_times(competitor.latency)
-        rows.append((name, *times, f"{against.ratio:.2f}", str(against.verdict)))
+    rows = (
+        (format_code(f"{one.name} {one.version}"), format_seconds(one.latency.median),
+         format_range(one.latency.low, one.latency.high),
+         *_format_comparison(benchmark.comparisons.get(one.name)))
+        for one in (benchmark.ours, *benchmark.competitors)
+    )  # fmt: skip
     yield from format_table(header, rows)
     if benchmark.best:
         comparison = benchmark.comparisons[benchmark.best]
@@ -157,6 +149,10 @@ def _list_latency_lines(report: RunReport) -> Iterator[str]:
         )
 
 
+def _format_comparison(comparison: LatencyComparison | None) -> tuple[str, str]:
+    return ("", "") if comparison is None else (f"{comparison.ratio:.2f}", comparison.verdict)
+
+
 def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
     """Yield the table of sizes, for a model with dynamic shapes."""
     if not benchmark.at_sizes:
@@ -174,20 +170,11 @@ def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
             format_seconds(at.ours.median),
         ]
         for name in names:
-            if name in at.competitors:
-                against = at.comparisons[name]
-                ratio, verdict = f"{against.ratio:.2f}", str(against.verdict)
-                row += [format_seconds(at.competitors[name].median), ratio, verdict]
-            else:
-                row += ["", "", ""]
+            theirs = at.competitors.get(name)
+            row.append(format_seconds(theirs.median) if theirs else "")
+            row += _format_comparison(at.comparisons.get(name))
         rows.append(row)
     yield from format_table(("sizes", "library", ">autopipe", *columns), rows)
-
-
-def _format_times(latency: Latency) -> tuple[str, str]:
-    return format_seconds(
-        latency.median
-    ), f"{format_seconds(latency.low)} to {format_seconds(latency.high)}"
 
 
 def _list_gate_lines(report: RunReport) -> Iterator[str]:
@@ -220,15 +207,9 @@ def _list_engine_lines(report: RunReport) -> Iterator[str]:
     yield ""
     header = ("engine", "implementation", ">tasks", ">share of time")
     yield from format_table(header, sorted(rows, key=lambda row: (-int(row[2]), row)))
-    if report.searched_share is not None:
-        words = ("searched", "measured", "steady")
-        parts = (report.searched_share, report.measured_share or 0, report.steady_share or 0)
-        share_text = ", ".join(
-            f"{format_percent_floored(part)} {word}"
-            for part, word in zip(parts, words, strict=True)
-        )
+    if report.shares is not None:
         yield ""
-        yield f"Of the kept tasks' time {share_text} in this store."
+        yield f"Of the kept tasks' time {report.shares.format_parts()} in this store."
 
 
 def _sum_shares(tasks: Iterable[TaskReport]) -> float:
@@ -299,7 +280,7 @@ def _list_warning_lines(report: RunReport) -> Iterator[str]:
 
 def _list_foot_lines(report: RunReport) -> Iterator[str]:
     if report.package is not None:
-        size = f"{report.package.size / 2**20:.1f} MiB"
+        size = format_mib(report.package.size)
         yield (
             f"{format_code(report.package.path)}, {size}, sha256 "
             f"{format_code(report.package.sha256)}"

@@ -7,10 +7,22 @@ from contextlib import closing, contextmanager
 from typing import TextIO
 
 from autopipe.pipeline.events import Event
+from autopipe.report.escape import escape_json
 from autopipe.report.output import Output
 
 Reporter = Callable[[Event], None]
 """Receives every event of a run, in order."""
+
+
+class JsonLines:
+    """Writes events as JSON lines for programs: one object a line, in ASCII, and nothing else."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    def __call__(self, event: Event, /) -> None:
+        """Write the event; `pipeline.events.parse` reads it back."""
+        self._out.write(escape_json(event.model_dump_json(ensure_ascii=True)) + "\n")
 
 
 @contextmanager
@@ -21,8 +33,6 @@ def open_reporter(*, json: bool, quiet: bool) -> Iterator[Reporter]:
     """
     out = Output(sys.stdout)
     if json:
-        from autopipe.report.json_lines import JsonLines
-
         yield JsonLines(out)
     elif quiet:
         from autopipe.report.plain import Quiet

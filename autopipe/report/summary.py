@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from autopipe.pipeline.events import Event, Measured, RunFinished, StageFinished, Tuned
 from autopipe.report.escape import escape_text
-from autopipe.report.units import format_count, format_seconds
+from autopipe.report.units import format_count, format_spread
 from autopipe.report.wording import describe_event, format_row
 
 _NAMES: Final = ("latency", "throughput", "tuned", "accuracy")
@@ -49,8 +49,8 @@ def _summarize_latency(document: Mapping[str, Any]) -> dict[str, str]:
         for name, found in comparisons.items()
         if name in versions
     )
-    spread = f"{format_seconds(ours['low'])} to {format_seconds(ours['high'])}"
+    spread = format_spread(ours["median"], ours["low"], ours["high"])
     return {
-        "latency": f"{format_seconds(ours['median'])} ({spread}){''.join(comparison_parts)}",
+        "latency": f"{spread}{''.join(comparison_parts)}",
         "throughput": f"{format_count(1 / ours['median'])} calls/s, one after the other",
     }

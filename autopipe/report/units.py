@@ -17,6 +17,21 @@ def format_seconds(value: float) -> str:
     return f"{_format_three_digits(value / scale)} {unit}"
 
 
+def format_range(low: float, high: float) -> str:
+    """Format the lowest and the highest of times, such as `2 ms to 3 ms`."""
+    return f"{format_seconds(low)} to {format_seconds(high)}"
+
+
+def format_spread(median: float, low: float, high: float) -> str:
+    """Format the median of times with their range, such as `2.5 ms (2 ms to 3 ms)`."""
+    return f"{format_seconds(median)} ({format_range(low, high)})"
+
+
+def format_mib(size: int) -> str:
+    """Format a number of bytes in MiB, such as `5.0 MiB`."""
+    return f"{size / 2**20:.1f} MiB"
+
+
 def format_count(value: float) -> str:
     """Format a count with three digits and a decimal prefix, such as `231 M`."""
     power = 0

@@ -48,8 +48,12 @@ class Shares(NamedTuple):
 
     def format_line(self) -> str:
         """Format the shares in one line, rounded down."""
-        parts = (f"{format_percent_floored(part, 0)} {name}" for name, part in self.named().items())
-        return f"of the time {', '.join(parts)}"
+        return f"of the time {self.format_parts(0)}"
+
+    def format_parts(self, digits: int = 1) -> str:
+        """Format the three shares, rounded down, such as `100% searched, 92% steady`."""
+        named = self.named().items()
+        return ", ".join(f"{format_percent_floored(part, digits)} {name}" for name, part in named)
 
     def named(self) -> dict[str, float]:
         """Return them by name."""

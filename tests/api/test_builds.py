@@ -19,7 +19,7 @@ from autopipe.pipeline.events import (
     StageStarted,
 )
 from autopipe.processes.interrupt import Interrupted
-from autopipe.report.builds import list_builds
+from autopipe.report.event_table import list_builds
 from autopipe.report.wording import describe_event
 from tests.report.reports import measurement
 

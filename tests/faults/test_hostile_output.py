@@ -24,9 +24,9 @@ from autopipe.records.importing import import_records
 from autopipe.records.store import RecordStore
 from autopipe.remote import courier
 from autopipe.remote.courier import Courier, RemoteError
-from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
 from autopipe.report.plain import Plain
+from autopipe.report.reporters import JsonLines
 from autopipe.store.canonical import digest_json, seal_document
 from autopipe.store.content import TreeFile, digest_tree
 from autopipe.store.store import open_store

@@ -158,12 +158,6 @@ def test_tables_are_reached_by_keyboard_and_named():
     assert sorted(labels) == sorted([*captions, "Sections", drawn])
 
 
-def test_a_notebook_shows_the_same_without_script():
-    body = full()._repr_html_()
-    assert body in build_page(full())
-    assert "<script" not in body
-
-
 def test_a_failure_comes_first():
     error = "conv: output is wrong\n  would pass with atol 1"
     stages = [stage.model_copy() for stage in full().stages]

@@ -16,9 +16,8 @@ from autopipe.pipeline import events
 from autopipe.report import plain
 from autopipe.report.console import Console, wrap_line
 from autopipe.report.escape import escape_text
-from autopipe.report.json_lines import JsonLines
 from autopipe.report.output import Output
-from autopipe.report.reporters import is_live
+from autopipe.report.reporters import JsonLines, is_live
 from autopipe.report.wording import format_progress
 
 DIGEST = "ab" * 32

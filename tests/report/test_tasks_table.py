@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from autopipe.report.task_order import Order
+from autopipe.cli.tasks import Order
 from autopipe.report.tasks import Prospects, choose_table_width, format_task_table, list_task_lines
 from autopipe.tasks.op_info import Op, OpInfo
 from autopipe.tasks.task import Task

@@ -2,9 +2,8 @@
 
 from autopipe.artifacts.benchmark import Outcome
 from autopipe.report.html.elements import Markup, join_lines, make_element, to_markup
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.tables import Cell, TableRow, make_table, make_time_cell
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_seconds
 
 _STATES = {"failed": "bad", "interrupted": "bad", "finished": "good"}
 _OUTCOMES = {Outcome.FAILED: "bad", Outcome.PASSED: "good"}
@@ -26,19 +25,17 @@ def write_gates(view: BuildView) -> Markup:
         TableRow((gate.gate, Cell(str(gate.outcome), mark=_OUTCOMES.get(gate.outcome)), gate.found))
         for gate in view.report.gates
     ]
-    return (
-        make_table("Gates", ("gate", "outcome", "measured and allowed"), rows) if rows else Markup()
-    )
+    return make_table("Gates", ("gate", "outcome", "measured and allowed"), rows)
 
 
 def write_stages(view: BuildView) -> Markup:
     """Write the result of each stage."""
     rows = []
     for stage in view.report.stages:
-        time = "" if stage.seconds is None else format_seconds(stage.seconds)
         state = Cell(stage.state.replace("_", " "), mark=_STATES.get(stage.state))
         result = stage.error or stage.summary
         artifact = make_element("code", stage.digest[:12]) if stage.digest else to_markup("")
-        rows.append(TableRow((stage.stage, state, Cell(time, stage.seconds), result, artifact)))
+        time = make_time_cell(stage.seconds)
+        rows.append(TableRow((stage.stage, state, time, result, artifact)))
     header = ("stage", "state", ">time", "result", "artifact")
-    return make_table("Stages", header, rows) if rows else Markup()
+    return make_table("Stages", header, rows)

@@ -53,6 +53,14 @@ def to_markup(content: Content) -> Markup:
     return Markup("" if content is None else escape_markup(escape_text(str(content), _LONG)))
 
 
+def make_chart(top: str, paths: Content, ends: tuple[str, str], *, height: int) -> Markup:
+    """Build a chart of paths in a square of 100, with a label above it and two below it."""
+    drawing = make_element("svg", paths, viewBox="0 0 100 100", preserveAspectRatio="none",
+                           aria_hidden="true", height=height)  # fmt: skip
+    axis = make_element("div", *(make_element("span", end) for end in ends), class_="axis")
+    return make_element("figure", make_element("div", top), drawing, axis)
+
+
 def make_text_block(rows: tuple[str, ...] | list[str], most: int = 200) -> Markup:
     """Build a preformatted block of at most `most` lines of text."""
     lines = [to_markup(row) for row in rows[:most]]

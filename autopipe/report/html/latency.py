@@ -2,12 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 
-from autopipe.artifacts.benchmark import BenchmarkReport, Latency, TimedContender
+from autopipe.artifacts.benchmark import BenchmarkReport, Latency, LatencyComparison, TimedContender
 from autopipe.config.dimension import format_sizes
 from autopipe.report.html.elements import Markup, join_lines, make_element
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.tables import (
+    Cell,
+    TableRow,
+    make_ratio_cell,
+    make_table,
+    make_time_cell,
+    make_verdict_cell,
+)
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_plural, format_seconds
+from autopipe.report.units import format_plural, format_range, format_spread
 
 
 def write_latency(view: BuildView) -> Markup:
@@ -63,50 +70,33 @@ def _draw_bar(contender: TimedContender, longest: float) -> Markup:
     drawing = make_element("svg", bar, whisker, viewBox="0 0 100 20", preserveAspectRatio="none",
                       aria_hidden="true", height=20)  # fmt: skip
     name = make_element("span", f"{contender.name} {contender.version}")
-    return make_element("div", name, " ", make_element("b", _format_interval(latency)), drawing)
-
-
-def _format_interval(latency: Latency) -> str:
-    spread = f"{format_seconds(latency.low)} to {format_seconds(latency.high)}"
-    return f"{format_seconds(latency.median)} ({spread})"
+    times = format_spread(latency.median, latency.low, latency.high)
+    return make_element("div", name, " ", make_element("b", times), drawing)
 
 
 def _build_contender_table(benchmark: BenchmarkReport) -> Markup:
     header = ("contender", ">median", ">quartiles", ">autopipe relative to it", "verdict")
-    rows = [TableRow((f"{benchmark.ours.name} {benchmark.ours.version}",
-                 *_build_time_cells(benchmark.ours.latency), "", ""))]  # fmt: skip
-    for competitor in benchmark.competitors:
-        comparison = benchmark.comparisons[competitor.name]
-        ratio, verdict = (
-            Cell(f"{comparison.ratio:.2f}", comparison.ratio),
-            _build_verdict_cell(comparison.verdict),
-        )
-        rows.append(
-            TableRow(
-                (
-                    f"{competitor.name} {competitor.version}",
-                    *_build_time_cells(competitor.latency),
-                    ratio,
-                    verdict,
-                )
-            )
-        )
+    rows = (
+        TableRow((f"{one.name} {one.version}", *_build_time_cells(one.latency),
+                  *_build_comparison_cells(benchmark.comparisons.get(one.name))))
+        for one in (benchmark.ours, *benchmark.competitors)
+    )  # fmt: skip
     return make_table("Latency of one run", header, rows)
 
 
 def _build_time_cells(latency: Latency) -> tuple[Cell, Cell]:
-    spread = f"{format_seconds(latency.low)} to {format_seconds(latency.high)}"
-    return Cell(format_seconds(latency.median), latency.median), Cell(spread, latency.low)
+    spread = Cell(format_range(latency.low, latency.high), latency.low)
+    return make_time_cell(latency.median), spread
 
 
-def _build_verdict_cell(verdict: str) -> Cell:
-    return Cell(verdict, mark={"faster": "good", "slower": "bad"}.get(verdict))
+def _build_comparison_cells(comparison: LatencyComparison | None) -> tuple[Cell, Cell]:
+    if comparison is None:
+        return Cell(None), Cell(None)
+    return make_ratio_cell(comparison.ratio), make_verdict_cell(comparison.verdict)
 
 
 def _build_size_table(benchmark: BenchmarkReport) -> Markup:
     """Write times at each size, for a model with dynamic dimensions."""
-    if not benchmark.at_sizes:
-        return Markup()
     names = [competitor.name for competitor in benchmark.competitors]
     columns = [column for name in names for column in (f">{name}", ">ratio", "verdict")]
     header = ("sizes", "library", ">autopipe", *columns)
@@ -118,16 +108,10 @@ def _list_size_rows(benchmark: BenchmarkReport, names: Sequence[str]) -> Iterato
         cells = [
             Cell(format_sizes(at.sizes)),
             Cell("specialized" if at.likely else "generic"),
-            Cell(format_seconds(at.ours.median), at.ours.median),
+            make_time_cell(at.ours.median),
         ]
         for name in names:
-            if name not in at.competitors:
-                cells += [Cell(""), Cell(""), Cell("")]
-                continue
-            theirs, comparison = at.competitors[name].median, at.comparisons[name]
-            cells += [
-                Cell(format_seconds(theirs), theirs),
-                Cell(f"{comparison.ratio:.2f}", comparison.ratio),
-            ]
-            cells.append(_build_verdict_cell(comparison.verdict))
+            theirs = at.competitors.get(name)
+            cells.append(make_time_cell(theirs.median if theirs else None))
+            cells += _build_comparison_cells(at.comparisons.get(name))
         yield TableRow(cells)

@@ -7,7 +7,7 @@ from typing import Final
 
 from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import KernelGraph, TaskReport
-from autopipe.report.html.elements import Markup, join_lines, make_element
+from autopipe.report.html.elements import Markup, join_lines, make_chart, make_element
 from autopipe.report.html.tables import Cell, TableRow, make_table
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import format_plural
@@ -91,15 +91,7 @@ def _draw_chart(course: Sequence[int], most: int) -> Markup:
     path = "".join(f"V{y:.2f}H{step * (at + 1):.2f}" for at, y in enumerate(heights))
     line = make_element("path", d=Markup(f"M0 98{path}"), class_="line0",
                    vector_effect="non-scaling-stroke")  # fmt: skip
-    drawing = make_element("svg", line, viewBox="0 0 100 100", preserveAspectRatio="none",
-                      aria_hidden="true", height=160)  # fmt: skip
-    ends = (make_element("span", "0"), make_element("span", f"call {len(course)}"))
-    return make_element(
-        "figure",
-        make_element("div", _format_size(most)),
-        drawing,
-        make_element("div", *ends, class_="axis"),
-    )
+    return make_chart(_format_size(most), line, ("0", f"call {len(course)}"), height=160)
 
 
 def _list_rows(results: Sequence[HeldResult]) -> Iterator[TableRow]:

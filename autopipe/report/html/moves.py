@@ -4,10 +4,9 @@ from typing import Final
 
 from autopipe.report.document import TaskReport
 from autopipe.report.html.elements import Markup
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.tables import Cell, TableRow, make_table, make_time_cell
 from autopipe.report.html.tasks import sum_times, time_shares
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_seconds
 
 _TRANSPOSES: Final = frozenset({"permute_dims", "layout_transform"})
 _FREE: Final = frozenset({"reshape", "squeeze", "expand_dims", "flatten"})
@@ -25,7 +24,7 @@ def write_moves(view: BuildView) -> Markup:
         if _is_transpose(task)
     ]
     header = ("kernel", ">calls", ">all calls", ">share", "why", "nodes")
-    return make_table("Kernels that only transpose", header, rows) if rows else Markup()
+    return make_table("Kernels that only transpose", header, rows)
 
 
 def _is_transpose(task: TaskReport) -> bool:
@@ -35,8 +34,7 @@ def _is_transpose(task: TaskReport) -> bool:
 
 def _build_row(task: TaskReport, every: float | None, share: float, *, added: bool) -> TableRow:
     return TableRow((
-        task.name, Cell(task.calls, task.calls),
-        Cell(None if every is None else format_seconds(every), every), Cell(f"{share:.1%}", share),
+        task.name, Cell(task.calls, task.calls), make_time_cell(every), Cell(f"{share:.1%}", share),
         "added where a layout changes" if added else "with nodes of the model",
         ", ".join(task.nodes),
     ))  # fmt: skip

@@ -9,8 +9,7 @@ from autopipe.report.html.elements import Content, Markup, join_lines, make_elem
 from autopipe.report.html.tables import make_fact_list
 from autopipe.report.html.tasks import list_kernels
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_plural, format_seconds
-from autopipe.tasks.shares import format_percent_floored
+from autopipe.report.units import format_mib, format_plural, format_seconds, format_spread
 
 _SOURCES: Final[dict[Origin, str]] = {
     "build": "From the last build in the store; it says nothing of latency.",
@@ -49,20 +48,14 @@ def _list_figures(report: RunReport) -> Iterator[tuple[str, Content]]:
         yield "Accuracy", report.verified
     if report.tasks:
         yield "Kernels", _count_kernels(report)
-    if report.searched_share is not None:
-        words = ("searched", "measured", "steady")
-        parts = (report.searched_share, report.measured_share or 0, report.steady_share or 0)
-        shares = zip(parts, words, strict=True)
-        yield (
-            "Of the time",
-            ", ".join(f"{format_percent_floored(part)} {word}" for part, word in shares),
-        )
+    if report.shares is not None:
+        yield "Of the time", report.shares.format_parts()
     if report.gates:
         yield "Gates", _count_gates(report.gates)
     if report.warnings:
         yield "Warnings", len(report.warnings)
     if report.package is not None:
-        yield "Package", f"{report.package.path}, {report.package.size / 2**20:.1f} MiB"
+        yield "Package", f"{report.package.path}, {format_mib(report.package.size)}"
     if report.origin == "run":
         yield "Run took", format_seconds(report.seconds)
 
@@ -71,8 +64,7 @@ def _list_latency_figures(benchmark: BenchmarkReport | None) -> Iterator[tuple[s
     if benchmark is None:
         return
     ours, competitor = benchmark.ours.latency, benchmark.counted_competitor
-    interval = f"{format_seconds(ours.low)} to {format_seconds(ours.high)}"
-    yield "Latency", f"{format_seconds(ours.median)} ({interval})"
+    yield "Latency", format_spread(ours.median, ours.low, ours.high)
     if competitor is not None:
         comparison = benchmark.comparisons[competitor]
         yield f"Relative to {competitor}", f"{comparison.ratio:.2f}, {comparison.verdict}"

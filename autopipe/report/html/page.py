@@ -21,11 +21,16 @@ from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
 from autopipe.report.html.profile import write_profile
 from autopipe.report.html.since import write_since
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.tables import (
+    Cell,
+    TableRow,
+    make_ratio_cell,
+    make_table,
+    make_time_cell,
+)
 from autopipe.report.html.tasks import write_tasks
 from autopipe.report.html.tuning import write_tuning
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_seconds
 
 SECTIONS: Final[Mapping[str, Callable[[BuildView], Markup]]] = {
     "Warnings": write_warnings,
@@ -145,7 +150,7 @@ def _list_rows(views: list[BuildView]) -> Iterator[TableRow]:
     for view in views:
         report = view.report
         name = make_element("a", report.pipeline or "pipeline", href=f"#{view.anchor('build')}")
-        time = Cell(format_seconds(report.seconds), report.seconds)
+        time = make_time_cell(report.seconds)
         yield TableRow((name, report.outcome, time, *_build_ratio_cells(report.benchmark)))
 
 
@@ -155,5 +160,4 @@ def _build_ratio_cells(benchmark: BenchmarkReport | None) -> tuple[Content | Cel
         return None, None, None
     median, competitor = benchmark.ours.latency.median, benchmark.counted_competitor
     ratio = benchmark.comparisons[competitor].ratio if competitor else None
-    ratio_text = None if ratio is None else f"{ratio:.2f}"
-    return Cell(format_seconds(median), median), Cell(ratio_text, ratio), competitor
+    return make_time_cell(median), make_ratio_cell(ratio), competitor

@@ -5,7 +5,13 @@ from typing import Final
 from autopipe.artifacts.model_nodes import name_kernel
 from autopipe.report.document import KernelTime, RunReport, TaskReport
 from autopipe.report.html.elements import Markup, join_lines, make_element
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.tables import (
+    Cell,
+    TableRow,
+    make_ratio_cell,
+    make_table,
+    make_time_cell,
+)
 from autopipe.report.html.tasks import compute_tuned_time
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import format_plural, format_seconds
@@ -50,18 +56,14 @@ def _build_row(view: BuildView, kernel: KernelTime, total: float) -> TableRow:
     estimate = None if task is None or task.share is None else f"{task.share:.1%}"
     return TableRow((
         link, Cell(kernel.calls, kernel.calls),
-        Cell(format_seconds(kernel.seconds), kernel.seconds), Cell(f"{share:.1%}", share),
+        make_time_cell(kernel.seconds), Cell(f"{share:.1%}", share),
         Cell(format_seconds(kernel.bound) if kernel.bound else None, kernel.bound),
-        _build_ratio_cell(over), Cell(estimate, task.share if task else None),
-        Cell(None if tuned_time is None else format_seconds(tuned_time), tuned_time),
-        _build_ratio_cell(kernel.seconds / tuned_time if tuned_time else None),
+        make_ratio_cell(over), Cell(estimate, task.share if task else None),
+        make_time_cell(tuned_time),
+        make_ratio_cell(kernel.seconds / tuned_time if tuned_time else None),
     ))  # fmt: skip
 
 
 def _find_task(report: RunReport, kernel: KernelTime) -> TaskReport | None:
     at = kernel.task
     return None if at is None or not 0 <= at < len(report.tasks) else report.tasks[at]
-
-
-def _build_ratio_cell(value: float | None) -> Cell:
-    return Cell(None if value is None else f"{value:.2f}", value)

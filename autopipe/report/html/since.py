@@ -1,10 +1,13 @@
 """The section on changes since the last build of the same pipeline file in this store."""
 
-from autopipe.report.document import RunReport, TaskDifference
+from typing import Final
+
+from autopipe.report.document import TaskDifference
 from autopipe.report.html.elements import Markup, join_lines, make_element
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.tables import TableRow, make_ratio_cell, make_table, make_time_cell
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_seconds
+
+_HEADER: Final = ("kernel", "old schedule", "new schedule", ">old call", ">new call", ">ratio")
 
 
 def write_since(view: BuildView) -> Markup:
@@ -15,31 +18,17 @@ def write_since(view: BuildView) -> Markup:
     if not since.fields and not since.stages and not since.tasks:
         return make_element("p", "Nothing: it is the build of the last run.")
     fields = map(TableRow, zip(since.fields, strict=True))
+    stages = (TableRow((stage, change)) for stage, some in since.stages.items() for change in some)
     return join_lines(
-        make_table("Fields of the pipeline file", ("change",), fields) if since.fields else None,
-        _build_stage_table(view.report), _build_kernel_table(since.tasks),
-    )  # fmt: skip
-
-
-def _build_stage_table(report: RunReport) -> Markup:
-    stages = report.since.stages if report.since else {}
-    rows = [TableRow((stage, change)) for stage in stages for change in stages[stage]]
-    return make_table("What stages depend on", ("stage", "change"), rows) if rows else Markup()
-
-
-def _build_kernel_table(tasks: tuple[TaskDifference, ...]) -> Markup:
-    header = ("kernel", "old schedule", "new schedule", ">old call", ">new call", ">ratio")
-    return make_table("Kernels", header, map(_build_row, tasks)) if tasks else Markup()
+        make_table("Fields of the pipeline file", ("change",), fields),
+        make_table("What stages depend on", ("stage", "change"), stages),
+        make_table("Kernels", _HEADER, map(_build_row, since.tasks)),
+    )
 
 
 def _build_row(task: TaskDifference) -> TableRow:
     old, new = task.old_seconds, task.new_seconds
-    ratio = new / old if old and new else None
     return TableRow((
-        task.name, task.old or "new", task.new or "gone", _build_time_cell(old),
-        _build_time_cell(new), Cell(None if ratio is None else f"{ratio:.2f}", ratio),
+        task.name, task.old or "new", task.new or "gone", make_time_cell(old), make_time_cell(new),
+        make_ratio_cell(new / old if old and new else None),
     ), "changed" if task.old != task.new else None)  # fmt: skip
-
-
-def _build_time_cell(value: float | None) -> Cell:
-    return Cell(None if value is None else format_seconds(value), value)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autopipe.report.html.elements import Content, Markup, join_lines, make_element
+from autopipe.report.units import format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,14 @@ class TableRow:
 def make_table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) -> Markup:
     """Build a table; a column with a name that starts with `>` holds numbers.
 
-    Empty columns are omitted.
+    Empty columns are omitted, and a table without rows.
     """
     cell_rows = [(row.mark, [_as_cell(cell) for cell in row.cells]) for row in rows]
+    if not cell_rows:
+        return Markup()
     columns = [
         at for at in range(len(header))
-        if not cell_rows or any(cells[at].content not in {None, ""} for _, cells in cell_rows)
+        if any(cells[at].content not in {None, ""} for _, cells in cell_rows)
     ]  # fmt: skip
     titles = make_element("tr", *(_make_header_cell(header[at]) for at in columns))
     body = [
@@ -46,6 +49,21 @@ def make_table(caption: str, header: Sequence[str], rows: Iterable[TableRow]) ->
                   make_element("tbody", join_lines(*body)))  # fmt: skip
     return make_element("div", make_element("table", inner), class_="scroll", role="region",
                    aria_label=caption, tabindex=0)  # fmt: skip
+
+
+def make_time_cell(seconds: float | None) -> Cell:
+    """Build a cell of seconds; it is empty for None."""
+    return Cell(None if seconds is None else format_seconds(seconds), seconds)
+
+
+def make_ratio_cell(ratio: float | None) -> Cell:
+    """Build a cell of a ratio; it is empty for None."""
+    return Cell(None if ratio is None else f"{ratio:.2f}", ratio)
+
+
+def make_verdict_cell(verdict: str | None) -> Cell:
+    """Build a cell of a verdict on times; good and bad ones are marked."""
+    return Cell(verdict, mark={"faster": "good", "slower": "bad"}.get(verdict or ""))
 
 
 def make_fact_list(values: Mapping[str, Content]) -> Markup:

@@ -1,11 +1,13 @@
 """The section on kernels of a build: schedule, time and computation of each."""
 
+import zlib
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from autopipe.report.document import RunReport, TaskReport
-from autopipe.report.html.compressed import write_compressed
+from autopipe.report.escape import escape_text
 from autopipe.report.html.elements import (
     Content,
     Markup,
@@ -14,12 +16,21 @@ from autopipe.report.html.elements import (
     make_element,
     make_text_block,
 )
-from autopipe.report.html.tables import Cell, TableRow, make_details, make_fact_list, make_table
+from autopipe.report.html.tables import (
+    Cell,
+    TableRow,
+    make_details,
+    make_fact_list,
+    make_table,
+    make_time_cell,
+)
 from autopipe.report.html.view import BuildView
-from autopipe.report.units import format_count, format_plural, format_seconds
+from autopipe.report.units import format_count, format_plural
 
 _NODES: Final = 4
 """Largest number of nodes in a row; its details list all."""
+_LONGEST: Final = 1 << 20
+"""Largest number of characters of a compressed text; the rest is omitted."""
 
 
 def write_tasks(view: BuildView) -> Markup:
@@ -114,15 +125,11 @@ def _build_row(view: BuildView, at: int, every: float | None, share: float) -> T
     return TableRow((
         Cell(make_details(task.name, _build_details(task), id=view.anchor(f"kernel-{at}"))),
         Cell(task.calls, task.calls), task.engine, task.implementation,
-        _build_time_cell(call_time), _build_time_cell(every),
+        make_time_cell(call_time), make_time_cell(every),
         Cell(join_markup(_draw_meter(share), f" {share:.1%}"), share) if has_share else None,
         _build_rate_cell(task.flops, call_time), _build_rate_cell(task.bytes, call_time),
         Cell(estimate, task.share), f"{', '.join(task.nodes[:_NODES])}{remaining_nodes}",
     ))  # fmt: skip
-
-
-def _build_time_cell(value: float | None) -> Cell:
-    return Cell("" if value is None else format_seconds(value), value)
 
 
 def _build_rate_cell(amount: float, time: float | None) -> Cell:
@@ -155,8 +162,16 @@ def _build_details(task: TaskReport) -> Markup:
         *_list_titled_block("Operators", task.computes),
         *_list_titled_block("Schedule", task.schedule),
         *_list_titled_block("Problems", task.problems),
-        write_compressed("TIR", task.tir) if task.tir else None,
+        _write_compressed("TIR", task.tir) if task.tir else None,
     )
+
+
+def _write_compressed(title: str, text: str) -> Markup:
+    """Write a collapsed text that the page's script expands; without it a note asks for that."""
+    harmless = "\n".join(escape_text(line, _LONGEST) for line in text[:_LONGEST].split("\n"))
+    data = b64encode(zlib.compress(harmless.encode(), 9)).decode()
+    needs = make_element("p", "It is compressed; JavaScript shows it.")
+    return make_details(title, needs, class_="compressed", data_text=Markup(data))
 
 
 def _list_titled_block(title: str, rows: tuple[str, ...]) -> Iterator[Markup]:

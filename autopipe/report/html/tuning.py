@@ -6,8 +6,8 @@ from typing import Final
 from autopipe.artifacts.headroom import TaskHeadroom
 from autopipe.report.document import TuningCourse, TuningCurve
 from autopipe.report.headroom import COLUMNS, order_headroom, write_cells
-from autopipe.report.html.elements import Markup, join_lines, join_markup, make_element
-from autopipe.report.html.tables import Cell, TableRow, make_table
+from autopipe.report.html.elements import Markup, join_lines, join_markup, make_chart, make_element
+from autopipe.report.html.tables import Cell, TableRow, make_table, make_time_cell
 from autopipe.report.html.view import BuildView
 from autopipe.report.units import format_seconds
 
@@ -38,7 +38,7 @@ def _build_headroom_table(tasks: Sequence[TaskHeadroom]) -> Markup:
         values = (task.share, task.untuned, task.tuned, task.bound, task.left, task.trials)
         cells = map(Cell, write_cells(task), values)
         rows.append(TableRow((task.name, *cells, task.ended)))
-    return make_table("Left to gain", COLUMNS, rows) if rows else Markup()
+    return make_table("Left to gain", COLUMNS, rows)
 
 
 def _draw_chart(course: TuningCourse) -> Markup:
@@ -51,14 +51,8 @@ def _draw_chart(course: TuningCourse) -> Markup:
                      class_=f"line{at % _COLOURS}", vector_effect="non-scaling-stroke")
         for at, curve in enumerate(course.curves)
     ]  # fmt: skip
-    drawing = make_element("svg", join_lines(*paths), viewBox="0 0 100 100",
-                           preserveAspectRatio="none", aria_hidden="true", height=220)  # fmt: skip
-    return make_element(
-        "figure", make_element("div", format_seconds(highest)), drawing,
-        make_element("div", make_element("span", format_seconds(lowest)),
-                     make_element("span", f"after {format_seconds(last)}"),
-                class_="axis"),
-    )  # fmt: skip
+    ends = (format_seconds(lowest), f"after {format_seconds(last)}")
+    return make_chart(format_seconds(highest), join_lines(*paths), ends, height=220)
 
 
 def _format_steps(curve: TuningCurve, last: float, lowest: float, spread: float) -> Markup:
@@ -83,6 +77,5 @@ def _build_row(at: int, curve: TuningCurve) -> TableRow:
     return TableRow((
         join_markup(key, " ", curve.engine),
         Cell(curve.trials, curve.trials), Cell(curve.failed, curve.failed),
-        Cell(format_seconds(first), first), Cell(format_seconds(best), best),
-        Cell(format_seconds(last_gain), last_gain),
+        make_time_cell(first), make_time_cell(best), make_time_cell(last_gain),
     ))  # fmt: skip
