@@ -10,19 +10,7 @@ from autopipe.store.artifact import Kind
 from autopipe.store.canonical import Document, digest_json, seal_document, unseal_document
 from autopipe.store.content import Manifest, TreeFile
 
-_FORMAT: Final = 1
-"""Format of records without the field `format`, which later formats have to write."""
-
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-
-
-class NewerError(StoreError):
-    """The record is of a later release, and is not touched."""
-
-    def __init__(self, path: Path, digest: str) -> None:
-        """Store the digest of the object that the record names."""
-        super().__init__(f"{path}: written by a later release of autopipe")
-        self.digest = digest
 
 
 class Entry(NamedTuple):
@@ -52,17 +40,12 @@ def encode_entry(action: Document, kind: Kind, digest: str, manifest: Manifest) 
 
 
 def read_entry(path: Path, key: str) -> Entry | None:
-    """Read the record of an action, if there is one.
-
-    Raises StoreError for a damaged one, NewerError for one that is not for this release.
-    """
+    """Read the record of an action, if there is one. Raises StoreError for a damaged one."""
     try:
         data, use_time = files.read(path), path.lstat().st_mtime_ns
     except FileNotFoundError:
         return None
     content = unseal_document(data) or {}
-    if content.get("format", _FORMAT) != _FORMAT:
-        raise NewerError(path, str(content.get("digest")))
     try:
         action, kind, name, file_documents = (
             content[n] for n in ("action", "kind", "digest", "files")

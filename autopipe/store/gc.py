@@ -9,7 +9,7 @@ from typing import Final
 
 from autopipe.errors import ConfigError, StoreError
 from autopipe.store import files, locks
-from autopipe.store.entry import Entry, NewerError
+from autopipe.store.entry import Entry
 from autopipe.store.store import Store
 
 _DAY: Final = 86_400 * 10**9
@@ -37,8 +37,8 @@ def collect_garbage(
 ) -> SweptStore:
     """Delete entries unused for `keep_days`, then those unused longest beyond `max_size` bytes.
 
-    Entries of running runs and of later releases are kept. Damaged records and unreferenced objects
-    are deleted, too. With `dry_run`, nothing is deleted.
+    Entries of running runs are kept. Damaged records and unreferenced objects are deleted, too.
+    With `dry_run`, nothing is deleted.
     """
     with files.wrap_os_errors(store.root):
         with locks.hold_lock(store.gate, store.patience, alone=True):
@@ -47,15 +47,12 @@ def collect_garbage(
             if live is not None and live > time.time_ns():
                 live = 0  # the clock was set back: the entries used by that run are unknown
             kept_entries = _choose_kept(list_entries(store), cutoff, live, max_size)
-            newer = _list_newer_digests(store)
-            unreachable = _list_unreachable(
-                store, {*newer.values(), *(e.digest for e in kept_entries.values())}, live
-            )
+            unreachable = _list_unreachable(store, {e.digest for e in kept_entries.values()}, live)
             freed_bytes = sum(map(_measure_size, unreachable))
             stale_records = [
                 path
                 for path in (store.root / "actions").glob("*.json")
-                if path.stem not in kept_entries and path.stem not in newer
+                if path.stem not in kept_entries
             ]
             if dry_run:
                 return SweptStore(len(stale_records), freed_bytes)
@@ -77,9 +74,7 @@ def verify_store(store: Store) -> tuple[int, list[str]]:
 
     Damaged objects are moved to quarantine.
     """
-    damages = [
-        store.damage(key) for key in store.actions() if key not in _list_newer_digests(store)
-    ]
+    damages = list(map(store.damage, store.actions()))
     return damages.count(None), [text for text in damages if text is not None]
 
 
@@ -110,19 +105,6 @@ def _choose_kept(
             kept_entries[key] = entry
             sizes[entry.digest] = entry.size
     return kept_entries
-
-
-def _list_newer_digests(store: Store) -> dict[str, str]:
-    """Return the digests in records of later releases, by key."""
-    newer_ones = {}
-    for key in store.actions():
-        try:
-            store.entry(key)
-        except NewerError as newer:
-            newer_ones[key] = newer.digest
-        except StoreError:
-            continue
-    return newer_ones
 
 
 def _list_unreachable(store: Store, reachable: Collection[str], live: int | None) -> list[Path]:

@@ -27,7 +27,7 @@ from autopipe.store import entry, files, locks
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document
 from autopipe.store.content import Manifest, TreeDigests, digest_tree
-from autopipe.store.entry import Entry, NewerError
+from autopipe.store.entry import Entry
 from autopipe.store.locks import FOR_EVER, Patience
 
 _FOLDERS: Final = (
@@ -66,9 +66,6 @@ class Store(NamedTuple):
                 if record is None or not os.path.lexists(self.object(record.digest)):
                     return None
                 self._check_object(record)
-            except NewerError:
-                warn(f"cache entry {key} was written by a later release; not used")
-                return None
             except StoreError:
                 warn(f"cache entry {key} failed its checksum; recomputed")
                 self._quarantine_object(self._record_path(key))
@@ -79,7 +76,7 @@ class Store(NamedTuple):
     def entry(self, key: str) -> Entry | None:
         """Return the record of an action, unchecked against its object.
 
-        Raises StoreError for a damaged record, NewerError for one of a later release.
+        Raises StoreError for a damaged record.
         """
         return entry.read_entry(self._record_path(key), key)
 
@@ -140,9 +137,8 @@ class Store(NamedTuple):
             name = digest_tree(manifest)
             with locks.hold_lock(self.gate, self.patience):
                 self._place(out, name, manifest)
-                if not self._is_newer(key):
-                    record = entry.encode_entry(action, kind, name, manifest)
-                    files.replace(self._record_path(key), record, self.tmp)
+                record = entry.encode_entry(action, kind, name, manifest)
+                files.replace(self._record_path(key), record, self.tmp)
             return Artifact(kind, name, self.object(name))
 
     def object(self, name: str) -> Path:
@@ -159,15 +155,6 @@ class Store(NamedTuple):
             except (StoreError, FileNotFoundError) as error:
                 return str(error)
             return None
-
-    def _is_newer(self, key: str) -> bool:
-        try:
-            self.entry(key)
-        except NewerError:
-            return True
-        except StoreError:  # about to be replaced
-            return False
-        return False
 
     def _check_object(self, record: Entry, *, full: bool = False) -> None:
         """Compare an object with its record; quarantine a damaged one and raise StoreError."""
