@@ -89,3 +89,9 @@ class LockError(AutopipeError):
     """The lock is not current, or is damaged."""
 
     exit_code = 6
+
+
+def find_first_line(error: BaseException) -> str:
+    """Return the first line with text of an error's message, or the name of its type."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)

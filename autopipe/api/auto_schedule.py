@@ -15,7 +15,6 @@ from typing import Any, Final
 import tvm
 from pydantic import JsonValue
 
-from autopipe.api.child_entries import tune_alone
 from autopipe.api.compute import Compute
 from autopipe.api.hardware import build_conditions, fill_target, to_target, validate_section
 from autopipe.api.scheduled import (
@@ -43,11 +42,12 @@ from autopipe.pipeline.isolate import Late, Zygote
 from autopipe.schedules.engines.fallback import choose_fallback
 from autopipe.schedules.engines.loops import as_declared
 from autopipe.stages import PRELOADED
-from autopipe.store.store import Store, open_store
+from autopipe.store.store import Store, find_records, open_store
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tuning.partial_result import recover_outcome
 from autopipe.tuning.trials import LATE
 
+_TUNE: Final = "autopipe.tuning.alone:tune_workload"
 _ANY: Final = 10_000_000
 """Number of trials where only the time is limited."""
 
@@ -177,7 +177,7 @@ def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process needs
     log = store.root / "logs" / "auto_schedule.log"
     folder = store.out()
     save_module(loops, folder / "module.json")
-    places = {"folder": str(folder), "records": str(store.root / "records" / "records.sqlite")}
+    places = {"folder": str(folder), "records": str(find_records(store.root))}
     argument: dict[str, object] = {**request, **places}
     with Zygote(PRELOADED, store.tmp) as zygote:
         try:
@@ -187,7 +187,7 @@ def _tune_in_child(  # noqa: PLR0913, PLR0917 - what a child process needs
             argument["facts"] = {facet.value: dict(values) for facet, values in facts.items()}
             argument["seconds"] = _count_seconds_left(end)
             answer: Mapping[str, Any] | None
-            answer = zygote.call(tune_alone, argument, log, emit, _count_seconds_left(end))
+            answer = zygote.call(_TUNE, argument, log, emit, _count_seconds_left(end))
         except Late:
             answer = recover_outcome(argument) if "facts" in argument else None
     return dict(answer or {"ended": LATE})

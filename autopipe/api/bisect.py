@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from autopipe.api.built_artifacts import find_artifacts
-from autopipe.api.last_build import load_last
+from autopipe.api.last_build import find_last_build
 from autopipe.api.profile import ProfileTarget, profile_build
 from autopipe.artifacts.library import BuiltLibrary
 from autopipe.artifacts.model_nodes import NodeMap
@@ -60,8 +59,7 @@ def find_bisect_target(
     """
     if file.is_file() and is_package(read_head(file)):
         raise ConfigError(f"{file} is a package; bisect takes the pipeline file that it is of")
-    pipeline = load_last(file, overrides, build, store)
-    artifacts = find_artifacts(pipeline, file, store, build)
+    pipeline, _, artifacts = find_last_build(file, store=store, overrides=overrides, build=build)
     built_library = BuiltLibrary.read(artifacts["build"])
     machine.check(built_library.target)
     if not find_backend(built_library.target).runs_on_host:

@@ -6,12 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from autopipe.api.wiring import wire_stages
+from autopipe.api import cross
 from autopipe.config.load import load_builds
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.target import Target
 from autopipe.errors import ConfigError
 from autopipe.lock.paths import lock_of
+from autopipe.pipeline.plan import Plan, build_plan, check_forced
+from autopipe.pipeline.stage import Stage
+from autopipe.stages import stages_of
 
 _PIPELINES: Final = "*.yaml"
 """The pipeline files of a folder."""
@@ -61,6 +64,20 @@ def find_builds(
         return (PlannedBuild(paths[0], only[0] if only else None),)
     _raise_mistakes(mistakes)
     return _select_builds(builds, only)
+
+
+def wire_stages(
+    file: Path, pipeline: Pipeline, *, until: str | None = None, force: Collection[str] = ()
+) -> tuple[tuple[Stage, ...], Plan]:
+    """Create the stages of a pipeline, and plan the requested ones.
+
+    Raises ConfigError for mistakes that can be detected without the store.
+    """
+    stages = stages_of(pipeline, file.absolute().parent)
+    plan = build_plan(stages, until=until)
+    check_forced(force, stages, plan)
+    cross.check_linker(pipeline.target, plan, pipeline.target.mtriple)
+    return stages, plan
 
 
 def check_file(file: Path) -> None:

@@ -16,6 +16,7 @@ from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.store import RecordStore
 from autopipe.store.artifact import Artifact
+from autopipe.store.store import find_records
 from autopipe.tasks.shares import Proof, compute_shares, format_percent_floored
 
 _BUILD: Final = "build"
@@ -51,7 +52,7 @@ class Evidence(NamedTuple):
 
         By workload.
         """
-        records = self.root / "records" / "records.sqlite"
+        records = find_records(self.root)
         try:
             facts = self.environment.facts({Facet.TARGET, Facet.TVM, Facet.DEVICE})
             device = report.device or facts[Facet.DEVICE]

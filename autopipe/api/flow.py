@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from autopipe.api import cross
+from autopipe.api.builds import wire_stages
 from autopipe.api.next_step import name_bisect
 from autopipe.api.publish import publish_package
-from autopipe.api.wiring import wire_stages
 from autopipe.compiler.tvm_probe import examine_tvm
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline

@@ -17,7 +17,7 @@ from autopipe.api.sizes import InputSizes
 from autopipe.api.tried_sizes import Shapes, try_proposals
 from autopipe.config.dimension import Sizes, evaluate_size
 from autopipe.config.model import OPEN, Input
-from autopipe.config.paths import PACKAGE, locate_model_file
+from autopipe.config.paths import PACKAGE, PIPELINE_SUFFIXES, locate_model_file
 from autopipe.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _LAYOUTS = {
 
 _LONGEST: Final = 60
 """Characters of a dimension's name."""
-_PIPELINES: Final = (".yaml", ".yml")
 _MISFIT: Final = ("(op_type:", "has a negative dimension")
 """Parts of errors about nodes and values with incompatible shapes."""
 _TRIALS: Final = 32
@@ -71,7 +70,7 @@ def write_pipeline_file(
     ConfigError if the file exists or a shape does not fit, ModelError for an unusable model.
     """
     path = locate_model_file(model, Path())
-    if path.suffix in _PIPELINES:
+    if path.suffix in PIPELINE_SUFFIXES:
         raise ConfigError(f"{model}: a pipeline file, and no model; next: autopipe run {model}")
     output = output or Path(f"{_to_pipeline_name(path)}.yaml")
     if output.exists() and not (overwrite and output.is_file()):  # a pipe has no end

@@ -1,23 +1,25 @@
-"""The last build of a pipeline file: its sources, and its differences from the one before."""
+"""The last build of a pipeline file: its artifacts, and its differences from the one before."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
 from autopipe.artifacts.library import BuiltLibrary, LibraryTask
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
-from autopipe.errors import StoreError
+from autopipe.errors import ConfigError, StoreError
 from autopipe.foreign import MalformedError
 from autopipe.pipeline.explain import list_changes
 from autopipe.pipeline.history import History
 from autopipe.report.document import SinceLastBuild, TaskDifference
+from autopipe.store.artifact import Artifact
 from autopipe.store.canonical import Document
-from autopipe.store.locks import Patience
+from autopipe.store.entry import Entry
+from autopipe.store.locks import FOR_EVER, Patience
 from autopipe.store.store import find_default_root, open_store
 
 _PATIENCE: Final = Patience(lambda _: None, 1.0)
@@ -63,6 +65,45 @@ def load_last(
     with suppress(ValidationError):  # of another release
         return pipeline if configuration is None else Pipeline.model_validate(configuration)
     return pipeline
+
+
+class LastBuild(NamedTuple):
+    """The last build of a pipeline file; it need not have been verified."""
+
+    pipeline: Pipeline
+    action: Document
+    """The inputs and parameters of *build*."""
+    artifacts: Mapping[str, Path]
+    """The artifacts of *build* and of its inputs, by stage."""
+
+
+def find_last_build(
+    file: Path, *, store: Path | None, overrides: Sequence[str] = (), build: str | None = None
+) -> LastBuild:
+    """Find the last build of a file. Raises ConfigError for one that is not in the store."""
+    pipeline = load_last(file, overrides, build, store)
+    with open_store(store or find_default_root(), FOR_EVER) as opened_store:
+        built = look_up_build(History.of(opened_store, file, pipeline.name, build))
+        if built is None:
+            raise build_missing_error(file)
+        artifact, entry = built
+        inputs = {stage: opened_store.object(str(n)) for stage, n in entry.action["inputs"].items()}
+    if not all(path.is_dir() for path in inputs.values()):
+        raise build_missing_error(file)
+    return LastBuild(pipeline, entry.action, {**inputs, "build": artifact.path})
+
+
+def look_up_build(history: History) -> tuple[Artifact, Entry] | None:
+    """Look up the last build of a history in its store."""
+    key = history.last_key("build")
+    artifact = None if key is None else history.store.lookup(key, lambda _: None)
+    entry = None if key is None else history.store.entry(key)
+    return None if artifact is None or entry is None else (artifact, entry)
+
+
+def build_missing_error(file: Path) -> ConfigError:
+    """Build the error for a pipeline file without a build in the store."""
+    return ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
 
 
 def find_origin(

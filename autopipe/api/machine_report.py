@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.api.child_entries import measure_machine
 from autopipe.environment.caches import SYSTEM_FOLDER
 from autopipe.environment.machines import Machine, find_machine
 from autopipe.environment.toolchain import find_architecture as architecture_of
@@ -20,6 +19,7 @@ _COUNTS: Final = ("line_bytes", "fma_latency_cycles", "fma_ports", "vector_bits_
 
 _SECONDS: Final = 300.0
 """Time limit of the measurement, which takes about five."""
+_MEASURE: Final = "autopipe.measure.measure_machine:measure_numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class MachineReport:
         }  # fmt: skip
 
 
-def measure_here(entry: Entry[dict[str, Any]] = measure_machine) -> MachineReport:
+def measure_here(entry: Entry[dict[str, Any]] = _MEASURE) -> MachineReport:
     """Measure this machine in a child process for some seconds, and compare it with its row.
 
     Raises SetupError where TVM does not work, and any other error of the child.

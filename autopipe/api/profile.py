@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from autopipe.api.built_artifacts import find_artifacts
-from autopipe.api.last_build import load_last
+from autopipe.api.last_build import find_last_build
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.compiler.target import cpu
+from autopipe.config.paths import PIPELINE_SUFFIXES
 from autopipe.errors import PackageError, StageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.packaged_task import read_node_map
@@ -16,9 +15,7 @@ from autopipe.packaging.variants import choose_build
 from autopipe.processes import call
 from autopipe.profiling.peaks import measure_peaks
 from autopipe.profiling.profile import Peaks, Profile, build_profile
-
-_PIPELINE: Final = (".yaml", ".yml")
-_REFERENCE: Final = "reference.onnx"
+from autopipe.verification.reference import MODEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +37,15 @@ def find_target(
 
     Raises ConfigError for a pipeline file that was not built, PackageError.
     """
-    if target.suffix in _PIPELINE:
-        return _find_last_build(target, store, overrides, build)
+    if target.suffix in PIPELINE_SUFFIXES:
+        last = find_last_build(target, store=store, overrides=overrides, build=build)
+        model = last.artifacts["import"] / MODEL
+        nodes = NodeMap.read(last.artifacts["build"])
+        return ProfileTarget(last.artifacts["build"], nodes, model if model.exists() else None)
     with opened(target) as contents:
         prefix, _ = choose_build(contents.manifest.needs, cpu.list_host_features())
         nodes = read_node_map(contents, prefix)
     return ProfileTarget(target.absolute(), nodes, None)
-
-
-def _find_last_build(
-    file: Path, root: Path | None, overrides: Sequence[str], build: str | None
-) -> ProfileTarget:
-    folders = find_artifacts(load_last(file, overrides, build, root), file, root, build)
-    model = folders["import"] / _REFERENCE
-    nodes = NodeMap.read(folders["build"])
-    return ProfileTarget(folders["build"], nodes, model if model.exists() else None)
 
 
 def profile_build(

@@ -29,7 +29,7 @@ from autopipe.report.junit import format_junit
 from autopipe.report.markdown import format_markdown
 from autopipe.report.recorder import Recorder, RunInfo, replace_places
 from autopipe.stages import stages_of
-from autopipe.store.store import find_default_root
+from autopipe.store.store import find_default_root, find_records
 
 FORMS: Final[Mapping[str, Callable[..., str]]] = {
     ".json": as_json,
@@ -111,7 +111,7 @@ def find_trials(root: Path, session: str) -> list[Record]:
 
     Raises StoreError.
     """
-    records = root / "records" / "records.sqlite"
+    records = find_records(root)
     if not records.exists():
         return []
     with RecordStore.view(records) as store:

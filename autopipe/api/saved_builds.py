@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from autopipe.api.last_build import load_last
+from autopipe.api.last_build import build_missing_error, load_last, look_up_build
 from autopipe.api.reports import attach_origin, describe_pipeline, find_trials
 from autopipe.artifacts.tuning import TuningResult
 from autopipe.config.load import load_builds
 from autopipe.config.pipeline import Pipeline
-from autopipe.errors import ConfigError, StoreError
+from autopipe.errors import StoreError
 from autopipe.lock import file as lock_files
 from autopipe.lock import records as lock_records
 from autopipe.lock.document import Lock, LockedTask
@@ -78,7 +78,7 @@ def read_last_builds(
         ]
     reports = tuple(report for report in last_reports if report is not None)
     if not reports:
-        raise ConfigError(f"{file} has no build in the store; run `autopipe run {file}` first")
+        raise build_missing_error(file)
     return reports
 
 
@@ -87,19 +87,19 @@ def _report_last_build(
 ) -> RunReport | None:
     """Report the last build with its inputs, and its verification if that is of the same build."""
     history = History.of(store, file, pipeline.name, build)
-    key = history.last_key("build")
-    build_artifact = None if key is None else store.lookup(key, lambda _: None)
-    if key is None or build_artifact is None or (entry := store.entry(key)) is None:
+    built = look_up_build(history)
+    if built is None:
         return None
-    stages = {**entry.action["inputs"], "build": build_artifact.digest}
+    digest, action = built[0].digest, built[1].action
+    stages = {**action["inputs"], "build": digest}
     verify_key = history.last_key("verify")
     verify_entry = None if verify_key is None else store.entry(verify_key)
-    if verify_entry is not None and _is_of(verify_entry.action, build_artifact.digest, pipeline):
+    if verify_entry is not None and _is_of(verify_entry.action, digest, pipeline):
         stages["verify"] = verify_entry.digest
     recorder = Recorder(lambda _: None, store.object, partial(find_trials, store.root))
     try:
-        for stage, digest in stages.items():
-            recorder(StageCached(stage=stage, digest=digest))
+        for stage, name in stages.items():
+            recorder(StageCached(stage=stage, digest=name))
     except ValueError as error:  # a file of an earlier release
         raise StoreError(f"the store's last build of {file} cannot be read: {error}") from None
     about = describe_pipeline(pipeline, file, None, store.root)

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from autopipe.api.child_entries import list_offers, write_scripts
 from autopipe.api.flow import Flow, extract_tasks, open_flow, warn_waiting
 from autopipe.api.task_script import Loops, format_file_name, write_task_script
 from autopipe.config.schedules import Rule
@@ -20,6 +19,8 @@ from autopipe.tasks.matching import is_match
 from autopipe.tasks.task import Task
 
 _Answer = TypeVar("_Answer")
+_WRITE_SCRIPTS: Final = "autopipe.compiler.tvmscript_text:format_workloads"
+_FIND_TEMPLATES: Final = "autopipe.schedules.offers:find_templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _read_loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, 
     """Read the TIR of tasks, by workload."""
     files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
     argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
-    scripts = _call_with_tvm(flow, write_scripts, argument)
+    scripts = _call_with_tvm(flow, _WRITE_SCRIPTS, argument)
     return {
         name: Loops(**scripts[name], json=path.read_text("utf-8")) for name, path in files.items()
     }
@@ -129,7 +130,7 @@ def _list_templates(flow: Flow, folder: Path, task: Task, emit: Emit) -> Mapping
         "fast_algorithms": flow.pipeline.numerics.fast_algorithms,
     }
     try:
-        return _call_with_tvm(flow, list_offers, argument)
+        return _call_with_tvm(flow, _FIND_TEMPLATES, argument)
     except (Bug, StageError) as error:
         reason = str(error).rstrip().splitlines()[-1]
         emit(Warn(stage="tasks", message=f"task {task.index}: its templates fail: {reason}"))

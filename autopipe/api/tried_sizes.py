@@ -18,6 +18,7 @@ from autopipe.api.dynamic_sizes import SizeProposal, fit_proposals
 from autopipe.config.dimension import Dimension, Sizes, evaluate_size
 from autopipe.errors import AutopipeError
 from autopipe.host.memory import available
+from autopipe.host.onnx_session import open_session
 from autopipe.processes import bounds, call
 from autopipe.processes.seccomp import confine_thread
 
@@ -87,8 +88,7 @@ class SizeTrial:
         """Open a session; raises where onnxruntime refuses the model."""
         import onnxruntime
 
-        onnxruntime.set_default_logger_severity(4)
-        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        session = open_session(model)
 
         def run(inputs: "dict[str, np.ndarray[Any, Any]]") -> object:
             options = onnxruntime.RunOptions()

@@ -1,5 +1,6 @@
 """`nodes.json` of *import* and *build*: nodes of the model, and their kernel calls."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from autopipe.artifacts.document import ArtifactDocument, Part
@@ -13,6 +14,12 @@ PACKED: Final = "_prepacked"
 def name_kernel(symbol: str) -> str:
     """Return a kernel's name for messages: that of its function in the lowered module."""
     return symbol.removesuffix(PACKED)
+
+
+def format_nodes(nodes: Sequence[str], *, added: bool = False) -> str:
+    """Format the names of the model's nodes that a kernel computes, or was added for."""
+    names = ", ".join(nodes) or "no node is known"
+    return f"added for {names}" if added else names
 
 
 class ModelNode(Part, frozen=True):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from autopipe.errors import StageError
+from autopipe.errors import StageError, find_first_line
+from autopipe.host.onnx_session import open_session
 
 if TYPE_CHECKING:
     from MNN.expr import Var
@@ -49,14 +50,10 @@ def _prepare_onnxruntime(model: Path, inputs: Arrays, threads: int) -> Run:
     """Load a model with the default options, which pin threads, if all processors are available."""
     import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     if threads != len(os.sched_getaffinity(0)):
         options.intra_op_num_threads = threads
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no public base
-        raise StageError(_first_line(error)) from error
+    session = open_session(model, options)
     return lambda: session.run(None, inputs)
 
 
@@ -76,7 +73,7 @@ def _prepare_openvino(model: Path, inputs: Arrays, threads: int) -> Run:
         request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
         request.infer(inputs)
     except Exception as error:  # it raises RuntimeError, and others
-        raise StageError(_first_line(error)) from error
+        raise StageError(find_first_line(error)) from error
 
     def run() -> Sequence[np.ndarray]:
         outputs = request.infer(inputs, share_inputs=True, share_outputs=True)
@@ -149,11 +146,6 @@ def _to_mnn_input(array: np.ndarray) -> np.ndarray:
 def _to_nchw(expr: ModuleType, result: "Var") -> "Var":
     """Convert a result from the blocked layout NC4HW4 to NCHW."""
     return expr.convert(result, expr.NCHW) if result.data_format == expr.NC4HW4 else result
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next(filter(None, lines), type(error).__name__)
 
 
 COMPETITORS: Final[Mapping[str, Competitor]] = {

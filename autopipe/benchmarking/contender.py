@@ -5,7 +5,6 @@ core from another one.
 """
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,6 +20,7 @@ from autopipe.benchmarking.conditions import read_counters
 from autopipe.benchmarking.quota import read_cpu_quota
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
+from autopipe.host.stopwatch import time_calls
 from autopipe.processes import call
 from autopipe.store import arrays
 
@@ -84,30 +84,15 @@ def _answer_request(request: call.Answer) -> call.Answer:
     run = competitor.prepare(path, inputs, threads) if competitor else _load_build(path, inputs)
     outputs = {str(place): np.ascontiguousarray(array) for place, array in enumerate(run())}
     arrays.save(outputs, Path(request["outputs"]))
-    _time_runs(run, request["warmup"], _WARM)
+    time_calls(run, request["warmup"], _WARM)
     before = read_counters(cpus)
-    seconds = _time_runs(run, request["repeat"], _LONG)
+    seconds = time_calls(run, request["repeat"], _LONG)
     conditions = before.until(read_counters(cpus), len(cpus), read_cpu_quota())
     return {
         "seconds": seconds,
         "version": version(competitor.module if competitor else "autopipe"),
         "conditions": conditions.model_dump(),
     }
-
-
-def _time_runs(run: Run, count: int, seconds: float) -> list[float]:
-    """Return the times of `count` runs, and of as many more as fit into `seconds`."""
-    end = time.perf_counter() + seconds
-    times = [_time_run(run) for _ in range(count)]
-    while time.perf_counter() < end:
-        times.append(_time_run(run))
-    return times
-
-
-def _time_run(run: Run) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def _load_build(library: Path, inputs: Mapping[str, np.ndarray]) -> Run:

@@ -1,18 +1,19 @@
 """A folder with one kernel call: inputs, outputs, the library, and a script that repeats it."""
 
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from autopipe.artifacts.document import ArtifactDocument, Part
+from autopipe.artifacts.model_nodes import format_nodes
 from autopipe.bisection.differences import measure_difference
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.library.runtime import allocate_aligned, as_tensor, load_kernel
 from autopipe.errors import StoreError
+from autopipe.host.stopwatch import time_calls
 
 INPUTS, EXPECTED, ACTUAL = "inputs.npz", "expected.npz", "actual.npz"
 LOOPS: Final = "kernel.txt"
@@ -112,9 +113,9 @@ def repeat_call(folder: Path) -> int:
         call_arguments.append(as_tensor(array, bfloat16=argument.dtype == _BFLOAT16))
     kernel(*call_arguments)
     outputs = [array.copy() for array in arrays[-call.outputs :]]
-    print(f"{call.kernel}: {', '.join(call.nodes) or 'no node is known'}")  # noqa: T201 - what it is for
+    print(f"{call.kernel}: {format_nodes(call.nodes)}")  # noqa: T201 - what it is for
     if call.timed:
-        seconds = _measure_min_seconds(kernel, call_arguments)
+        seconds = min(time_calls(lambda: kernel(*call_arguments), 1, _SECONDS))
         print(f"{seconds * 1e6:.1f} us a call on {call.threads} threads")  # noqa: T201
     if not (folder / EXPECTED).exists():
         return 0
@@ -144,13 +145,3 @@ def _as_floats(array: np.ndarray, call: SavedCall, at: int) -> np.ndarray:
 def _load_arrays(path: Path) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
-
-
-def _measure_min_seconds(kernel: Callable[..., object], arguments: Sequence[object]) -> float:
-    """Return the minimum time of a call in seconds."""
-    end, minimum = time.perf_counter() + _SECONDS, float("inf")
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        kernel(*arguments)
-        minimum = min(minimum, time.perf_counter() - start)
-    return minimum

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from autopipe.errors import StageError
+from autopipe.errors import StageError, find_first_line
+from autopipe.host.onnx_session import open_session
 from autopipe.processes import call
 from autopipe.store import arrays
 from autopipe.verification.reference import EXACT_BYTES, MODEL
@@ -34,7 +35,6 @@ def _answer_request(request: call.Answer) -> call.Answer:
     import onnxruntime
     from safetensors.numpy import load_file
 
-    onnxruntime.set_default_logger_severity(4)
     folder = Path(request["imported"])
     model = onnx.load(str(folder / MODEL), load_external_data=False)
     inner_names = {name for node in model.graph.node for name in node.output}
@@ -45,13 +45,11 @@ def _answer_request(request: call.Answer) -> call.Answer:
     options.add_session_config_entry(*EXACT_BYTES)
     options.add_session_config_entry(_WEIGHTS_FOLDER, str(folder))
     try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = open_session(model.SerializeToString(), options)
         names = [output.name for output in session.get_outputs()]
         results = session.run(names, load_file(request["inputs"]))
     except Exception as error:  # onnxruntime's errors have no public base
-        raise StageError(str(error).strip().splitlines()[0]) from error
+        raise StageError(find_first_line(error)) from error
     values = {
         name: np.ascontiguousarray(value).reshape(value.shape)
         for name, value in zip(names, results, strict=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from autopipe.artifacts.document import Part
-from autopipe.artifacts.model_nodes import ModelNode, name_kernel
+from autopipe.artifacts.model_nodes import ModelNode, format_nodes, name_kernel
 from autopipe.profiling.against import compare_profiles
 from autopipe.profiling.profile import Profile, ProfiledCall
 from autopipe.report.escape import escape_text
@@ -92,7 +92,9 @@ def list_slow_lines(ranking: SlowKernels) -> Iterator[str]:
     for kernel in ranking.kernels[:_SHOWN]:
         times = f"{kernel.seconds / kernel.wanted:.1f}" if kernel.wanted else ""
         head = f"{kernel.seconds * 1e6:>9.1f} {kernel.wanted * 1e6:>14.1f} {times:>6}  "
-        yield head + escape_text(f"{name_kernel(kernel.kernel)}: {_format_nodes(kernel)}", _WHOLE)
+        yield head + escape_text(
+            f"{name_kernel(kernel.kernel)}: {format_nodes(kernel.nodes)}", _WHOLE
+        )
     if not ranking.kernels:
         yield f"no kernel can be compared with {ranking.against}"
         return
@@ -103,13 +105,9 @@ def list_slow_lines(ranking: SlowKernels) -> Iterator[str]:
     lost = worst.seconds - worst.wanted
     share = lost / ranking.whole if ranking.whole else 0.0
     yield escape_text(
-        f"kernel {name_kernel(worst.kernel)} ({_format_nodes(worst)}) loses most: "
+        f"kernel {name_kernel(worst.kernel)} ({format_nodes(worst.nodes)}) loses most: "
         f"{lost * 1e6:.1f} us a run against its {ranking.against}, {share:.0%} of the run", _WHOLE,
     )  # fmt: skip
-
-
-def _format_nodes(kernel: SlowKernel) -> str:
-    return ", ".join(kernel.nodes) or "no node is known"
 
 
 _Calls = list[tuple[int, ProfiledCall]]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from autopipe.artifacts.model_nodes import name_kernel
-from autopipe.bisection.bisection import BisectedCall, Bisection, CallDifference, Cause
+from autopipe.artifacts.model_nodes import format_nodes, name_kernel
+from autopipe.bisection.bisection import Bisection, CallDifference, Cause
 from autopipe.config.dimension import append_sizes
 from autopipe.report.escape import escape_text
 from autopipe.report.units import format_plural
@@ -32,7 +32,9 @@ def list_bisection_lines(bisection: Bisection) -> Iterator[str]:
     ):
         call, mark = bisection.calls[at], ">" if at == bisection.first else " "
         plain, reference = _format_error(call.plain), _format_error(call.reference)
-        text = escape_text(f"{name_kernel(call.kernel)}: {_format_nodes(call)}", _WHOLE)
+        text = escape_text(
+            f"{name_kernel(call.kernel)}: {format_nodes(call.nodes, added=call.added)}", _WHOLE
+        )
         yield f"{mark}{at + 1:>5} {plain:>12} {reference:>12}  {text}"
     yield "errors are relative to the largest value; ! is more than is allowed"
 
@@ -47,7 +49,7 @@ def format_verdict(bisection: Bisection) -> str:
     call = bisection.calls[bisection.first]
     where = escape_text(
         f"kernel {name_kernel(call.kernel)}, call {bisection.first + 1} of {len(bisection.calls)} "
-        f"({_format_nodes(call)})",
+        f"({format_nodes(call.nodes, added=call.added)})",
         _WHOLE,
     )
     if bisection.cause is Cause.CRASH:
@@ -68,11 +70,6 @@ def _format_counts(bisection: Bisection) -> str:
     return (
         f"{len(bisection.calls)} kernel calls, {plain} compared with their plain loops{with_values}"
     )
-
-
-def _format_nodes(call: BisectedCall) -> str:
-    names = ", ".join(call.nodes) or "no node is known"
-    return f"added for {names}" if call.added else names
 
 
 def _format_error(difference: CallDifference | None) -> str:

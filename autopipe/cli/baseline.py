@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from autopipe.cli.terminal import print_error, print_lines
+from autopipe.cli.terminal import print_lines, print_warning
 from autopipe.errors import GateError
 
 app = typer.Typer(no_args_is_help=True, help="Write and compare checked-in times.")
@@ -31,8 +31,8 @@ def baseline_write(report: Report, file: File) -> None:
 
     times = read_report(report).times()
     if times.disturbed:
-        print_error(
-            f"warning: {format_value(report)}: other programs ran while these times were measured; "
+        print_warning(
+            f"{format_value(report)}: other programs ran while these times were measured; "
             "gates.regression says inconclusive of every build that is compared with them"
         )
     write_whole_file(file, times.text())

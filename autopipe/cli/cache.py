@@ -3,15 +3,22 @@
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.options import Pipeline, Remote, StoreRoot, Url, choose_remote, make_patience
-from autopipe.cli.terminal import print_error, print_lines
+from autopipe.cli.options import (
+    Pipeline,
+    Remote,
+    StoreRoot,
+    Url,
+    choose_remote,
+    make_patience,
+    open_remote,
+)
+from autopipe.cli.terminal import print_lines, print_warning
 from autopipe.errors import ConfigError, GateError, StoreError
-from autopipe.report.units import format_plural
+from autopipe.report.units import format_mib, format_plural
 
 if TYPE_CHECKING:
     from autopipe.remote.transfer import Moved
@@ -70,7 +77,7 @@ def cache_gc(
     with _open_existing_store(store) as opened_store:
         swept = collect_garbage(opened_store, keep_days=keep_days, max_size=limit, dry_run=dry_run)
     verb = "would delete" if dry_run else "deleted"
-    print_lines([f"{verb} {swept.entries} entries, {swept.bytes / 2**20:.1f} MiB"])
+    print_lines([f"{verb} {swept.entries} entries, {format_mib(swept.bytes)}"])
 
 
 @app.command("verify")
@@ -106,7 +113,7 @@ def cache_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
         _open_existing_store(store) as opened_store,
         open_depot(choose_remote(url, pipeline), opened_store.tmp) as depot,
     ):
-        copied = transfer.push_entries(opened_store, depot, _list_uncached_stages(), _print_warning)
+        copied = transfer.push_entries(opened_store, depot, _list_uncached_stages(), print_warning)
     print_lines([f"pushed {_format_moved(copied)}"])
 
 
@@ -126,27 +133,25 @@ def cache_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot =
         open_depot(choose_remote(url, pipeline), opened_store.tmp) as depot,
     ):
         copied = transfer.pull_entries(
-            opened_store, depot, _list_uncached_stages(), _print_warning, SHAPES
+            opened_store, depot, _list_uncached_stages(), print_warning, SHAPES
         )
     print_lines([f"pulled {_format_moved(copied)}"])
 
 
 def _gc_remote(url: str, keep_days: float, max_size: str | None) -> None:
     from autopipe.remote import sweep
-    from autopipe.remote.depot import open_depot
 
     if max_size is not None:
         raise ConfigError("--max-size is for a store; a remote does not record uses")
-    with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
+    with open_remote(url) as depot:
         swept = sweep.sweep_depot(depot, keep_days=keep_days)
     print_lines([f"deleted {swept.entries} entries, {format_plural(swept.objects, 'object')}"])
 
 
 def _verify_remote(url: str) -> None:
     from autopipe.remote import sweep
-    from autopipe.remote.depot import open_depot
 
-    with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
+    with open_remote(url) as depot:
         sound, damaged_entries = sweep.verify_depot(depot)
     print_lines([*damaged_entries, f"{sound} sound, {len(damaged_entries)} damaged"])
     if damaged_entries:
@@ -161,11 +166,7 @@ def _list_uncached_stages() -> set[str]:
 
 
 def _format_moved(counts: "Moved") -> str:
-    return f"{counts.entries} entries, {counts.bytes / 2**20:.1f} MiB; {counts.known} were there"
-
-
-def _print_warning(text: str) -> None:
-    print_error(f"warning: {text}")
+    return f"{counts.entries} entries, {format_mib(counts.bytes)}; {counts.known} were there"
 
 
 def _open_existing_store(root: Path | None) -> "AbstractContextManager[Store]":

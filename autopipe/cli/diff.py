@@ -1,7 +1,6 @@
 """`autopipe diff`: the differences between two builds."""
 
 import sys
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,38 +56,30 @@ def diff(
     if run is not None and form is not Format.COMMENT:
         raise ConfigError("--run needs --format comment")
     if form is Format.TEXT:
-        print_lines(_list_text_lines(difference))
-    elif form is Format.COMMENT:
-        show_text(_format_comment(difference, run, new))
+        from autopipe.comparison.text import list_lines
+        from autopipe.report.tasks import choose_table_width
+
+        print_lines(list_lines(difference, choose_table_width(sys.stdout)))
     else:
-        show_text(_format_document(difference, form))
+        show_text(_format_document(difference, form, run, new))
     if exit_code and not difference.same:
         raise typer.Exit(1)
 
 
-def _list_text_lines(difference: "Difference") -> Iterable[str]:
-    from autopipe.comparison.text import list_lines
-    from autopipe.report.tasks import choose_table_width
-
-    return list_lines(difference, choose_table_width(sys.stdout))
-
-
-def _format_document(difference: "Difference", form: Format) -> str:
+def _format_document(difference: "Difference", form: Format, run: Path | None, new: Path) -> str:
     """Format differences; only the module of the format is imported."""
     if form is Format.JSON:
         from autopipe.comparison import document
 
-        return document.format_json(difference).rstrip("\n") + "\n"
+        return document.format_json(difference)
     if form is Format.HTML:
         from autopipe.comparison import page
 
         return page.format_page(difference)
-    from autopipe.comparison import markdown
+    if form is Format.MARKDOWN:
+        from autopipe.comparison import markdown
 
-    return markdown.format_difference(difference).rstrip("\n") + "\n"
-
-
-def _format_comment(difference: "Difference", run: Path | None, new: Path) -> str:
+        return markdown.format_difference(difference)
     from autopipe.comparison import comment
     from autopipe.lock.recognize import FileKind
     from autopipe.report import document

@@ -1,17 +1,20 @@
 """Arguments and options of several commands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.terminal import print_error
+from autopipe.cli.terminal import print_warning
 from autopipe.errors import ConfigError
 
 if TYPE_CHECKING:
     from autopipe.lock.mode import Mode
     from autopipe.pipeline.events import Event
+    from autopipe.remote.depot import Depot
     from autopipe.signing.signers import Signers
     from autopipe.store.locks import Patience
 
@@ -81,6 +84,15 @@ def choose_remote(url: str | None, pipeline: Path | None) -> str:
     return resolve_remote_url(remote, pipeline.absolute().parent)
 
 
+@contextmanager
+def open_remote(url: str) -> "Iterator[Depot]":
+    """Open a remote with a temporary folder of its own."""
+    from autopipe.remote.depot import open_depot
+
+    with TemporaryDirectory() as tmp, open_depot(url, Path(tmp)) as depot:
+        yield depot
+
+
 def build_signers(
     file: Path | None, identity: str | None, revoked: Path | None
 ) -> "Signers | None":
@@ -108,7 +120,7 @@ def make_patience() -> "Patience":
     """Create a patience without time limit that reports on stderr which run it waits for."""
     from autopipe.store.locks import Patience
 
-    return Patience(lambda holder: print_error(f"warning: store: waiting for {holder}"))
+    return Patience(lambda holder: print_warning(f"store: waiting for {holder}"))
 
 
 def print_warnings(event: "Event") -> None:
@@ -116,7 +128,7 @@ def print_warnings(event: "Event") -> None:
     from autopipe.pipeline.events import Warn
 
     if isinstance(event, Warn):
-        print_error(f"warning: {event.stage}: {event.message}")
+        print_warning(f"{event.stage}: {event.message}")
 
 
 def is_lock(path: Path) -> bool:

@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -111,8 +110,9 @@ def _list_lines(
     profile: "Profile", comparison: "ComparedProfile | None", sort: str
 ) -> "Iterator[str]":
     from autopipe.profiling.table import list_comparison_lines, list_profile_lines
+    from autopipe.report.tasks import choose_table_width
 
-    width = max(80, get_terminal_size().columns) if sys.stdout.isatty() else None
+    width = choose_table_width(sys.stdout)
     if comparison is not None:
         return list_comparison_lines(comparison, width)
     return list_profile_lines(profile, sort, width)  # type: ignore[arg-type]  # it is one of the keys

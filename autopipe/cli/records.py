@@ -4,13 +4,20 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autopipe.cli.options import Json, Pipeline, StoreRoot, Url, choose_remote, make_patience
-from autopipe.cli.terminal import print_error, print_lines, show_json, show_text
+from autopipe.cli.options import (
+    Json,
+    Pipeline,
+    StoreRoot,
+    Url,
+    choose_remote,
+    make_patience,
+    open_remote,
+)
+from autopipe.cli.terminal import print_lines, print_warning, show_json, show_text
 from autopipe.errors import ConfigError, GateError
 from autopipe.report.units import format_plural
 
@@ -120,7 +127,7 @@ def records_import(
     with _open_for_writing(store) as opened_store:
         brought = import_records(opened_store, source, target)
     for reason, count in sorted(brought.left_out.items()):
-        print_error(f"warning: left out {count}: {reason}")
+        print_warning(f"left out {count}: {reason}")
     print_lines([f"{format_plural(brought.added, brought.what)} added, {brought.known} were known"])
     if not brought.added + brought.known:
         raise GateError(f"{source}: there was nothing to take over")
@@ -140,13 +147,10 @@ def records_merge(
                 opened_store, _find_records_path(source) if source.is_dir() else source
             )
             if damaged_count:
-                print_error(
-                    f"warning: {source}: left out {format_plural(damaged_count, 'damaged record')}"
-                )
+                left_out = format_plural(damaged_count, "damaged record")
+                print_warning(f"{source}: left out {left_out}")
             if merge_result.condemned:
-                print_error(
-                    f"warning: {source}: left out {merge_result.condemned}: marked wrong there"
-                )
+                print_warning(f"{source}: left out {merge_result.condemned}: marked wrong there")
             added_text = format_plural(merge_result.added, "record")
             print_lines([f"{source}: {added_text} added, {merge_result.known} were known"])
 
@@ -158,15 +162,10 @@ def records_push(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
     Existing records are not replaced.
     """
     from autopipe.remote import records
-    from autopipe.remote.depot import open_depot
 
     where = choose_remote(url, pipeline)
-    with (
-        _open_read_only(store) as opened_store,
-        TemporaryDirectory() as tmp,
-        open_depot(where, Path(tmp)) as depot,
-    ):
-        push_result = records.push_records(opened_store, depot, _print_warning)
+    with _open_read_only(store) as opened_store, open_remote(where) as depot:
+        push_result = records.push_records(opened_store, depot, print_warning)
         _tell_damaged(opened_store)
     print_lines(
         [f"{format_plural(push_result.added, 'record')} pushed, {push_result.known} were there"]
@@ -180,17 +179,12 @@ def records_pull(url: Url = None, *, pipeline: Pipeline = None, store: StoreRoot
     Records of other machines only seed searches.
     """
     from autopipe.remote import records
-    from autopipe.remote.depot import open_depot
 
     where = choose_remote(url, pipeline)
-    with (
-        _open_for_writing(store) as opened_store,
-        TemporaryDirectory() as tmp,
-        open_depot(where, Path(tmp)) as depot,
-    ):
-        pull_result = records.pull_records(opened_store, depot, _print_warning)
+    with _open_for_writing(store) as opened_store, open_remote(where) as depot:
+        pull_result = records.pull_records(opened_store, depot, print_warning)
     if pull_result.condemned:
-        print_error(f"warning: left out {pull_result.condemned}: marked wrong")
+        print_warning(f"left out {pull_result.condemned}: marked wrong")
     print_lines(
         [f"{format_plural(pull_result.added, 'record')} added, {pull_result.known} were known"]
     )
@@ -243,15 +237,9 @@ def _select_records(
     ]
 
 
-def _print_warning(text: str) -> None:
-    print_error(f"warning: {text}")
-
-
 def _tell_damaged(store: "RecordStore") -> None:
     if store.damaged:
-        print_error(
-            f"warning: {store.path}: left out {format_plural(store.damaged, 'damaged record')}"
-        )
+        print_warning(f"{store.path}: left out {format_plural(store.damaged, 'damaged record')}")
 
 
 def _open_read_only(root: Path | None) -> "RecordStore":
@@ -266,12 +254,10 @@ def _open_for_writing(root: Path | None) -> "RecordStore":
     from autopipe.store.store import find_default_root, open_store
 
     with open_store(root or find_default_root(), make_patience()):
-        return RecordStore.open(
-            _find_records_path(root), lambda text: print_error(f"warning: {text}")
-        )
+        return RecordStore.open(_find_records_path(root), print_warning)
 
 
 def _find_records_path(root: Path | None) -> Path:
-    from autopipe.store.store import find_default_root
+    from autopipe.store.store import find_default_root, find_records
 
-    return (root or find_default_root()) / "records" / "records.sqlite"
+    return find_records(root or find_default_root())

@@ -7,10 +7,10 @@ import typer
 
 from autopipe.cli.options import BuildName, Set, StoreRoot
 from autopipe.cli.terminal import complain_of_load, print_lines
+from autopipe.config.paths import PIPELINE_SUFFIXES
 from autopipe.errors import ConfigError
 
-_PIPELINE = (".yaml", ".yml")
-_RUNNABLE = (*_PIPELINE, ".tar")
+_RUNNABLE = (*PIPELINE_SUFFIXES, ".tar")
 
 Target = Annotated[
     Path,
@@ -54,7 +54,7 @@ def report(  # noqa: PLR0913 -- one for each option
 
     page = output or Path(f"{target.stem}.html")
     _check_options(target, page, profile=profile, tir=tir)
-    if target.suffix in _PIPELINE:
+    if target.suffix in PIPELINE_SUFFIXES:
         reports = read_last_builds(target, store=store, overrides=overrides or (), build=build)
     elif build is not None or overrides:
         raise ConfigError(f"{target}: --build and --set are for pipeline files")
@@ -66,12 +66,12 @@ def report(  # noqa: PLR0913 -- one for each option
             f"{target}: {option} takes one build, and here are {len(reports)}; --build chooses one"
         )
     if tir:
-        from autopipe.api.report_tir import attach_tir
+        from autopipe.api.report_details import attach_tir
 
         reports = (attach_tir(reports[0], target, store=store, build=build),)
     if profile:
         from autopipe.api.profile import find_target, profile_build
-        from autopipe.api.report_profile import attach_profile
+        from autopipe.api.report_details import attach_profile
 
         profile_target = find_target(target, store=store, overrides=overrides or (), build=build)
         build_profile = profile_build(profile_target)
@@ -87,5 +87,5 @@ def _check_options(target: Path, page: Path, *, profile: bool, tir: bool) -> Non
         raise ConfigError(f"--output {page}: it is a page, so its name ends in .html")
     if profile and target.suffix not in _RUNNABLE:
         raise ConfigError("--profile runs a build: name a pipeline file or a package, NAME.tar")
-    if tir and target.suffix not in _PIPELINE:
+    if tir and target.suffix not in PIPELINE_SUFFIXES:
         raise ConfigError("--tir makes schedules again from the store: name a pipeline file")

@@ -59,10 +59,15 @@ def print_error(message: str) -> None:
     Output(sys.stderr).write(escape_lines(message, 2000) + "\n")
 
 
+def print_warning(text: str) -> None:
+    """Print a warning on stderr."""
+    print_error(f"warning: {text}")
+
+
 def complain_of_load(disturbance: str | None) -> None:
     """Warn on stderr of times that were measured while other programs used the processor."""
     if disturbance is not None:
-        print_error(f"warning: profile: {disturbance}; profile again on a quiet machine")
+        print_warning(f"profile: {disturbance}; profile again on a quiet machine")
 
 
 def complain_of(error: Exception, about: str = "") -> None:

@@ -10,6 +10,8 @@ from autopipe.config.suggestion import find_closest
 from autopipe.errors import ConfigError
 
 PACKAGE = "pkg:"
+PIPELINE_SUFFIXES = (".yaml", ".yml")
+"""Suffixes of pipeline files."""
 """Prefix of a path into an installed package."""
 
 

@@ -7,12 +7,9 @@ libraries, which then run in alternation, so that disturbances affect them alike
 Only the weights are synthetic.
 """
 
-import os
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 from typing import Any, Final, Self
 
 import numpy as np
@@ -21,6 +18,7 @@ from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.loaded_model import allocate_aligned
 from autopipe.compiler.library.runtime import as_tensor, load_with
 from autopipe.errors import StageError
+from autopipe.host.stopwatch import compute_lower_quartile, time_calls
 from autopipe.measure import values
 from autopipe.processes import call, failure
 from autopipe.processes.contained import Failed
@@ -116,28 +114,15 @@ def time_models(models: Sequence[ShippedModel], timeout: float) -> list[float]:
 
 
 def time_lower_quartiles(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """Return the lower quartile of the times of each run, in seconds.
-
-    Other programs make some runs slower, and nothing makes single ones faster.
-    """
+    """Return the lower quartile of the times of each run, in seconds."""
     for run in runs:
-        _time_runs(run, _FEWEST_WARM, _WARM)
+        time_calls(run, _FEWEST_WARM, _WARM)
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(_TURNS):
         for run, run_times in zip(runs, times, strict=True):
             run()
-            run_times.extend(_time_runs(run, _FEWEST, _TURN))
-    return [quantiles(own, n=4, method="inclusive")[0] for own in times]
-
-
-def _time_runs(run: Callable[[], object], fewest: int, seconds: float) -> list[float]:
-    end = time.perf_counter() + seconds
-    times: list[float] = []
-    while len(times) < fewest or time.perf_counter() < end:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return times
+            run_times.extend(time_calls(run, _FEWEST, _TURN))
+    return list(map(compute_lower_quartile, times))
 
 
 def _answer_request(request: call.Answer) -> call.Answer:
@@ -148,6 +133,3 @@ def _answer_request(request: call.Answer) -> call.Answer:
 
 if __name__ == "__main__":
     call.serve_request(_answer_request)
-    # An orderly exit waits for TVM's thread, which yields its core 300,000 times before it checks
-    # whether to end: on a busy machine that takes up to a minute.
-    os._exit(0)

@@ -27,7 +27,7 @@ from autopipe.pipeline.stage import NO_DIAGNOSTICS, Context, Diagnostics
 from autopipe.processes.interrupt import find_exit_code
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document, digest_json
-from autopipe.store.store import Store
+from autopipe.store.store import Store, find_records
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class Executor(NamedTuple):
             facts=self.environment.facts(step.stage.reads),
             out=self.store.out(),
             work=work,
-            records=self.store.root / "records" / "records.sqlite",
+            records=find_records(self.store.root),
             emit=self.emit,
             forced=fresh,
             diagnostics=self.diagnostics,

@@ -41,8 +41,11 @@ _STOPPED: Final = 12
 Answer = TypeVar("Answer")
 
 Message = dict[str, Any]
-Entry = Callable[[Mapping[str, Any], Emit], Answer]
-"""A module-level function that is called in a child; argument and result are JSON values."""
+Entry = Callable[[Mapping[str, Any], Emit], Answer] | str
+"""A module-level function that is called in a child; argument and result are JSON values.
+
+One whose module imports TVM is named as `module:function`, as only the child may import it.
+"""
 
 
 class Isolate(Protocol):
@@ -128,8 +131,9 @@ class Zygote:
             limit = (math.inf if seconds is None else seconds, time.monotonic())
             if self._process is None:
                 self._start_zygote(output, *limit)
-            entry_name = f"{entry.__module__}:{entry.__qualname__}"
-            self._send_message({"entry": entry_name, "argument": argument})
+            if not isinstance(entry, str):
+                entry = f"{entry.__module__}:{entry.__qualname__}"
+            self._send_message({"entry": entry, "argument": argument})
             answer: Message = {}
             for message in self._receive_messages(output, *limit):
                 if "event" in message:

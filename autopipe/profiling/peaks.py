@@ -5,10 +5,10 @@ It runs as the main program of a child process, which loads NumPy with as many t
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
+from autopipe.host.stopwatch import time_calls
 from autopipe.processes import call
 
 _SIDE: Final = 1024
@@ -49,12 +49,7 @@ def _answer_request(request: call.Answer) -> call.Answer:
 
 def _measure_min_time(run: Callable[[], object]) -> float:
     run()
-    times = []
-    for _ in range(_ROUNDS):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(time_calls(run, _ROUNDS))
 
 
 if __name__ == "__main__":

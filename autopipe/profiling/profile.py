@@ -9,7 +9,7 @@ from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.artifacts.document import Part
 from autopipe.artifacts.model_nodes import KernelCall, LibraryNodes, NodeMap
 from autopipe.benchmarking.conditions import disturbance
-from autopipe.profiling.quartile import lower_quartile
+from autopipe.host.stopwatch import compute_lower_quartile
 
 
 class Peaks(Part, frozen=True):
@@ -106,7 +106,7 @@ def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: P
     disturbed_by = disturbance(RoundConditions(**answer["conditions"]), answer["threads"])
     return Profile(
         library=str(answer["library"]), shapes=answer["shapes"], threads=answer["threads"],
-        runs=runs, whole=lower_quartile(answer["whole"]), call=answer["call"], sum=total,
+        runs=runs, whole=compute_lower_quartile(answer["whole"]), call=answer["call"], sum=total,
         peaks=peaks,
         rows=tuple(_list_rows(calls, total)), calls=calls,
         disturbed=disturbed_by and str(disturbed_by),

@@ -4,16 +4,17 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autopipe import foreign
 from autopipe.errors import StageError
+from autopipe.host.onnx_session import open_session
+from autopipe.host.stopwatch import compute_lower_quartile, time_calls
 from autopipe.processes import call
-from autopipe.profiling.quartile import lower_quartile
 
 if TYPE_CHECKING:
-    import numpy as np
     from onnxruntime import InferenceSession
 
 _LARGEST: Final = 256 << 20
@@ -66,7 +67,6 @@ def _answer_request(request: call.Answer) -> call.Answer:
     import numpy as np
     import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     threads, runs = int(request["threads"]), int(request["runs"])
 
     def session(prefix: str | None) -> "InferenceSession":
@@ -75,12 +75,7 @@ def _answer_request(request: call.Answer) -> call.Answer:
             options.intra_op_num_threads = threads
         if prefix is not None:
             options.enable_profiling, options.profile_file_prefix = True, prefix
-        try:
-            return onnxruntime.InferenceSession(
-                request["model"], options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime's errors have no public base
-            raise StageError(str(error).strip().splitlines()[0]) from error
+        return open_session(request["model"], options)
 
     plain = session(None)
     types = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
@@ -91,7 +86,7 @@ def _answer_request(request: call.Answer) -> call.Answer:
         )
         for port in plain.get_inputs()
     }
-    run_seconds = _time_session(plain, feeds, runs)
+    times = time_calls(partial(plain.run, None, feeds), _WARM + runs)
     del plain
     with tempfile.TemporaryDirectory(prefix="autopipe-") as folder:
         profiling_session = session(str(Path(folder, "profile")))
@@ -100,20 +95,10 @@ def _answer_request(request: call.Answer) -> call.Answer:
         path = Path(profiling_session.end_profiling())
         events = foreign.parse(foreign.read(path, _LARGEST))
     event_list = events if isinstance(events, list) else []
-    return {**compute_node_times(event_list, _WARM + runs), "": run_seconds}
-
-
-def _time_session(
-    session: "InferenceSession", feeds: "Mapping[str, np.ndarray]", runs: int
-) -> float:
-    import time
-
-    times = []
-    for _ in range(_WARM + runs):
-        start = time.perf_counter()
-        session.run(None, feeds)
-        times.append(time.perf_counter() - start)
-    return lower_quartile(times[_WARM:])
+    return {
+        **compute_node_times(event_list, _WARM + runs),
+        "": compute_lower_quartile(times[_WARM:]),
+    }
 
 
 if __name__ == "__main__":

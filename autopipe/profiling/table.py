@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from autopipe.artifacts.model_nodes import name_kernel
+from autopipe.artifacts.model_nodes import format_nodes, name_kernel
 from autopipe.profiling.against import ComparedProfile
 from autopipe.profiling.profile import Profile, ProfileRow
 from autopipe.report.escape import escape_text
@@ -17,8 +17,8 @@ _TINY: Final = 0.05
 """Share of a run from which unexplained time is reported."""
 
 
-def list_profile_lines(profile: Profile, sort: SortKey, width: int | None) -> Iterator[str]:
-    """Yield the table of a profile in `width` columns; None does not wrap lines."""
+def list_profile_lines(profile: Profile, sort: SortKey, width: int) -> Iterator[str]:
+    """Yield the table of a profile in `width` columns."""
     yield f"{'share':>6} {'us':>9} {'calls':>5} {'GFLOPS':>7} {'GB/s':>6}  kernel: nodes"
     for row in sort_rows(profile.rows, sort):
         rate = "" if row.gflops is None else f"{row.gflops:.1f}"
@@ -41,7 +41,7 @@ def sort_rows(rows: Sequence[ProfileRow], key: SortKey) -> list[ProfileRow]:
     return sorted(rows, key=lambda row: name_kernel(row.symbol)) if key == "name" else list(rows)
 
 
-def list_comparison_lines(comparison: ComparedProfile, width: int | None) -> Iterator[str]:
+def list_comparison_lines(comparison: ComparedProfile, width: int) -> Iterator[str]:
     """Yield the table of a comparison, in ascending order of our advantage."""
     yield f"{'ours us':>9} {'theirs us':>9} {'ratio':>6}  nodes, against {comparison.runtime}"
     for group in comparison.groups:
@@ -64,8 +64,7 @@ def list_comparison_lines(comparison: ComparedProfile, width: int | None) -> Ite
 def _describe_row(row: ProfileRow) -> str:
     if not row.kernel:
         return row.symbol
-    names = ", ".join(row.nodes) or "no node is known"
-    return f"{name_kernel(row.symbol)}: {'added for ' if row.added else ''}{names}"
+    return f"{name_kernel(row.symbol)}: {format_nodes(row.nodes, added=row.added)}"
 
 
 def _list_summary_lines(profile: Profile) -> Iterator[str]:
@@ -96,9 +95,9 @@ def _describe_difference(profile: Profile, unexplained: float) -> str:
     return f"{share:+.1%}: watching slows {count} calls by {-unexplained / count * 1e6:.2f} us each"
 
 
-def _wrap_text(head: str, text: str, width: int | None) -> Iterator[str]:
+def _wrap_text(head: str, text: str, width: int) -> Iterator[str]:
     """Wrap a text after its figures to the width, with a hanging indent."""
-    if width is None or len(head) + len(text) <= width:
+    if len(head) + len(text) <= width:
         yield head + text
         return
     indent = " " * (len(head) or 4)

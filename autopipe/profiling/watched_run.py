@@ -5,10 +5,10 @@ is measured and subtracted. The whole run is timed without a watch.
 """
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -19,11 +19,11 @@ from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
 from autopipe.errors import StageError
+from autopipe.host.stopwatch import compute_lower_quartile, time_call
 from autopipe.measure.call_watch import set_watch
 from autopipe.packaging.infer_child import read_inputs
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
-from autopipe.profiling.quartile import lower_quartile
 from autopipe.profiling.sizes import make_zero_inputs
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class _RunWatch:
         self._kernels = kernels
         self._described = described
         self._open: list[WatchedCall | None] = []
-        self._origin = _read_clock()
+        self._origin = perf_counter()
         self.calls: list[WatchedCall] = []
 
     def begin(self, function: Callable[..., object], symbol: str, arguments: Sequence[Any]) -> bool:
@@ -84,7 +84,7 @@ class _RunWatch:
             self._open.append(None)
             return False
         kernel = not symbol.startswith(_BUILTIN)
-        call = WatchedCall(symbol, kernel, _read_clock() - self._origin)
+        call = WatchedCall(symbol, kernel, perf_counter() - self._origin)
         self.calls.append(call)
         if self._described and kernel:
             _record_tensors(call, arguments)
@@ -93,11 +93,11 @@ class _RunWatch:
             return False
         if not kernel and symbol not in _REPEATABLE:
             self._open.append(call)
-            call.start = _read_clock() - self._origin
+            call.start = perf_counter() - self._origin
             return False
-        start = _read_clock()
+        start = perf_counter()
         result = function(*arguments)
-        seconds = _read_clock() - start
+        seconds = perf_counter() - start
         del result
         call.seconds = max(0.0, seconds - self._overhead(len(arguments)))
         if not kernel:  # the virtual machine needs its result, and calls it, too
@@ -105,7 +105,7 @@ class _RunWatch:
         return kernel
 
     def end(self, symbol: str) -> None:  # noqa: ARG002 - calls are nested
-        end = _read_clock() - self._origin
+        end = perf_counter() - self._origin
         call = self._open.pop() if self._open else None
         if call is not None:
             call.seconds = max(0.0, end - call.start - self._overhead(0))
@@ -117,10 +117,6 @@ def _record_tensors(call: WatchedCall, arguments: Sequence[Any]) -> None:
     call.bytes = sum(
         _count_bytes(shape, one) for shape, one in zip(call.shapes, tensors, strict=True)
     )
-
-
-def _read_clock() -> float:
-    return time.perf_counter()
 
 
 def _count_bytes(shape: Sequence[int], tensor: "Tensor") -> int:
@@ -139,16 +135,10 @@ def _make_overhead_estimate() -> Callable[[int], float]:
     def cost(count: int) -> float:
         if count not in costs:
             tensors = [tensor] * count
-            costs[count] = min(_time_run(lambda: nothing(*tensors)) for _ in range(_PROBES))
+            costs[count] = min(time_call(lambda: nothing(*tensors)) for _ in range(_PROBES))
         return costs[count]
 
     return cost
-
-
-def _time_run(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def _watch_runs(
@@ -167,7 +157,7 @@ def _watch_runs(
     run_times = []
     for at in range(2 * count):
         run()
-        run_times.append(_time_run(run))
+        run_times.append(time_call(run))
         calls = _watch_once(run, _RunWatch(bodies, overhead, kernels=at % 2 == 0, described=False))
         if [one.symbol for one in calls] != symbols:
             raise StageError("two runs on the same inputs make other calls")
@@ -175,7 +165,7 @@ def _watch_runs(
             if watched.seconds is not None:
                 call_times.append(watched.seconds)
     for watched, call_times in zip(first, times, strict=True):
-        watched.seconds = lower_quartile(call_times) if call_times else 0.0
+        watched.seconds = compute_lower_quartile(call_times) if call_times else 0.0
     return first, run_times
 
 
@@ -200,13 +190,13 @@ def _answer_request(request: call.Answer) -> call.Answer:
         else make_zero_inputs(model.signature, request["sizes"])
     )
     model(arrays)
-    end = time.perf_counter() + _WARM
-    while time.perf_counter() < end:
+    end = perf_counter() + _WARM
+    while perf_counter() < end:
         model(arrays)
     run, count = PreparedRun(model), int(request["runs"])
     before = read_counters(cpus)
     calls, run_times = _watch_runs(run, frozenset(request["bodies"]), count)
-    call_seconds = lower_quartile([_time_run(lambda: model(arrays)) for _ in range(count)])
+    call_seconds = compute_lower_quartile([time_call(lambda: model(arrays)) for _ in range(count)])
     conditions = before.until(read_counters(cpus), len(cpus), read_cpu_quota())
     return {
         "calls": list(map(asdict, calls)), "whole": run_times, "call": call_seconds,

@@ -195,6 +195,11 @@ class Store(NamedTuple):
         return self.root / "actions" / f"{key}.json"
 
 
+def find_records(root: Path) -> Path:
+    """Return the path of the tuning records in a store."""
+    return root / "records" / "records.sqlite"
+
+
 def find_default_root() -> Path:
     """Return `$AUTOPIPE_STORE`, or `.autopipe` in the current folder."""
     return Path(os.environ.get("AUTOPIPE_STORE") or ".autopipe")

@@ -7,22 +7,22 @@ loops, which reveal a wrong schedule, layout, fusion or packing, but not a wrong
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from autopipe.errors import ConfigError, ModelError, SetupError, StageError
+from autopipe.errors import ConfigError, ModelError, SetupError, StageError, find_first_line
+from autopipe.host.onnx_session import open_session
 from autopipe.processes import call
 from autopipe.store import arrays
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, SessionOptions
 
 RUNTIMES = ("onnxruntime", "unoptimized onnxruntime")
 """The runtime with and without its optimizations, of which some refuse valid models."""
@@ -234,12 +234,12 @@ def _answer_request(request: call.Answer) -> call.Answer:
                 with _exit_after(request.get("seconds", SECONDS)):
                     results = run(load_file(case))
             except Exception as error:  # noqa: BLE001 - the runtimes' errors have no base in common
-                refusals[case] = _first_line(error)
+                refusals[case] = find_first_line(error)
                 continue
             outputs = zip(names, results, strict=True)
             arrays.save({name: _check_array(name, value) for name, value in outputs}, Path(file))
     except Exception as error:
-        raise StageError(_first_line(error)) from error
+        raise StageError(find_first_line(error)) from error
     return {"outputs": names, "refused": refusals}
 
 
@@ -260,35 +260,27 @@ def _exit_after(seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 def _start_engine(engine: str, model: str) -> tuple[list[str], _Run]:
     if engine not in RUNTIMES:
         return _start_onnx_evaluator(model)
     import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry(*EXACT_BYTES)
     if engine == RUNTIMES[1]:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = _open_onnx_session(onnxruntime, Path(model), options)
+    session = _open_original(Path(model), options)
     names = [output.name for output in session.get_outputs()]
     return names, lambda inputs: session.run(names, inputs)
 
 
-def _open_onnx_session(onnxruntime: ModuleType, model: Path, options: object) -> "InferenceSession":
+def _open_original(model: Path, options: "SessionOptions") -> "InferenceSession":
     """Open a session of the unmodified model, or of `model` where onnxruntime refuses that."""
-    providers = ["CPUExecutionProvider"]
     original = model.with_name(ORIGINAL)
     if original.exists():
-        try:
-            return onnxruntime.InferenceSession(str(original), options, providers=providers)
-        except Exception:  # noqa: BLE001, S110 - the error for `model` is reported
-            pass
-    return onnxruntime.InferenceSession(str(model), options, providers=providers)
+        with suppress(StageError):  # the error for `model` is reported
+            return open_session(original, options)
+    return open_session(model, options)
 
 
 def _start_onnx_evaluator(model: str) -> tuple[list[str], _Run]:

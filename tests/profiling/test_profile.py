@@ -89,16 +89,16 @@ def test_a_kernel_without_a_map_is_there_without_nodes():
 def test_the_sum_is_compared_with_the_whole():
     near, far = profiled(), profiled(whole=40e-6)
     assert abs(near.difference - 0.5 / 20.5) < 1e-9
-    assert "+2.4% are not in a row" in "\n".join(list_profile_lines(near, "time", None))
-    text = "\n".join(list_profile_lines(far, "time", None))
+    assert "+2.4% are not in a row" in "\n".join(list_profile_lines(near, "time", 10_000))
+    text = "\n".join(list_profile_lines(far, "time", 10_000))
     assert "sum 20.0 us of 40.0 us unwatched: +50.0% is spent between 5 calls, 4.00 us each" in text
-    slow = "\n".join(list_profile_lines(profiled(whole=10e-6), "time", None))
+    slow = "\n".join(list_profile_lines(profiled(whole=10e-6), "time", 10_000))
     assert "-100.0%: watching slows 5 calls by 2.00 us each" in slow
 
 
 def test_a_table_fits_a_terminal_and_is_whole_in_a_pipe():
     made = profiled()
-    folded, whole = (list(list_profile_lines(made, "time", width)) for width in (80, None))
+    folded, whole = (list(list_profile_lines(made, "time", width)) for width in (80, 10_000))
     assert max(map(len, folded)) <= 80
     words = [" ".join(lines).split() for lines in (folded, whole)]
     assert words[0] == words[1], "nothing is cut"
@@ -129,7 +129,7 @@ def test_a_reference_is_compared_by_nodes_and_first_where_it_is_ahead():
         (("conv2",), ("conv2",)),
     ]  # fmt: skip
     assert abs((compared.groups[0].ratio or 0) - 6) < 1e-9
-    lines = list(list_comparison_lines(compared, None))
+    lines = list(list_comparison_lines(compared, 10_000))
     assert lines[1].split() == ["12.0", "2.0", "6.00", "conv1,", "relu1"]
     assert "only onnxruntime: ReorderOutput" in lines[3]
 

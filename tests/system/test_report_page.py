@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from autopipe.api import flow
 from autopipe.api.bisect import find_bisect_target
-from autopipe.api.report_tir import attach_tir
+from autopipe.api.report_details import attach_tir
 from autopipe.api.reports import record_run, save_reports_at_end
 from autopipe.api.saved_builds import read_last_builds, read_reports
 from autopipe.artifacts.model_nodes import PACKED

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from autopipe.artifacts.model_nodes import name_kernel
+from autopipe.artifacts.model_nodes import format_nodes, name_kernel
 from autopipe.report.document import GraphCall, KernelGraph, RunReport
 from autopipe.report.html.elements import Markup, join_lines, make_element
 from autopipe.report.html.layers import Layout, lay_out
@@ -99,7 +99,7 @@ def _draw_box(
     part = share / largest if largest else 0.0
     heat = f"heat{sum(part >= step for step in _STEPS)}{' added' if call.added else ''}"
     name = name_kernel(call.kernel)
-    nodes = ", ".join(call.nodes) or "no node is known"
+    nodes = format_nodes(call.nodes)
     tooltip = f"{name}: {'added for ' if call.added else ''}{nodes}"
     shape = make_element("rect", x=f"{x - _WIDTH / 2:.0f}", y=f"{y - _HEIGHT / 2:.0f}",
                          width=_WIDTH, height=_HEIGHT, rx=4)  # fmt: skip

@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.api.report_profile import attach_profile
+from autopipe.api.report_details import attach_profile
 from autopipe.report.document import GraphCall, KernelGraph
 from tests.profiling.test_profile import profiled
 from tests.report.reports import full
