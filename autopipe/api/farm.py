@@ -1,7 +1,7 @@
-"""Run the scheduler and the workers of a farm, create certificates, and list the workers."""
+"""Check the options of a farm, create its certificates, and list its workers."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,19 +15,7 @@ from autopipe.config.tuning import Reach
 from autopipe.errors import AutopipeError, ConfigError
 from autopipe.farm import certificates
 from autopipe.farm.farm import Farm, FarmWorker
-from autopipe.farm.joining import Joining
 from autopipe.report.units import format_plural
-
-__all__ = [
-    "Joining",
-    "check_address",
-    "check_label",
-    "describe_workers",
-    "diagnose_farm",
-    "make_certificates",
-    "schedule",
-    "work",
-]  # fmt: skip
 
 _SOON: Final = 30
 """Days before the expiry of a certificate from which a warning is given."""
@@ -47,20 +35,6 @@ def check_label(text: str) -> str:
         return TypeAdapter(tuning.Label).validate_python(text)
     except ValidationError:
         raise ConfigError(f"{text!r} is no label; letters, digits, `.`, `_` and `-`") from None
-
-
-def schedule(listen: str, folder: Path | None, tell: Callable[[str], None]) -> None:
-    """Run the scheduler of a farm until SIGTERM. Raises ConfigError and SetupError."""
-    from autopipe.farm import scheduler
-
-    scheduler.run_scheduler(check_address(listen), None if folder is None else str(folder), tell)
-
-
-def work(joining: Joining, tell: Callable[[str], None]) -> None:
-    """Run a worker of a farm until SIGTERM. Raises SetupError."""
-    from autopipe.farm import worker
-
-    worker.run_worker(joining, tell)
 
 
 def make_certificates(folder: Path) -> list[str]:

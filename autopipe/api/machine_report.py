@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,18 +87,11 @@ class MachineReport:
 
     def fields(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return {
-            "mcpu": self.mcpu,
-            "row": self.row,
-            "derived": self.derived,
-            "numbers": [
-                {
-                    "name": number.name, "measured": number.measured, "source": number.source,
-                    "table": number.table, "off_by": number.off_by, "is_off": number.is_off,
-                }
-                for number in self.numbers
-            ],
-        }  # fmt: skip
+        numbers = [
+            {**asdict(number), "off_by": number.off_by, "is_off": number.is_off}
+            for number in self.numbers
+        ]
+        return {**asdict(self), "numbers": numbers}
 
 
 def measure_here(entry: Entry[dict[str, Any]] = _MEASURE) -> MachineReport:

@@ -1,7 +1,7 @@
 """The command `autopipe doctor`."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +12,6 @@ from autopipe.cli.options import BuildName, Json
 from autopipe.cli.terminal import print_lines, show_json
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from autopipe.api.doctor import Diagnosis
 
 
@@ -47,7 +45,7 @@ def doctor(  # noqa: PLR0913 -- one for each option
         if not as_json:
             print_lines(str(finding).split("\n"))
     if as_json:
-        show_json([_to_dict(finding) for finding in findings])
+        show_json([asdict(finding) for finding in findings])
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(5)
 
@@ -75,7 +73,3 @@ def _list_findings(
     from autopipe.config.load import load
 
     return diagnose_machine(pipeline=load(file, build=build) if file is not None else None)
-
-
-def _to_dict(value: "DataclassInstance") -> dict[str, object]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}

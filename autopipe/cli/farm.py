@@ -43,9 +43,11 @@ Minutes = Annotated[
 
 def scheduler(*, listen: Listen = "tls://0.0.0.0:8786", certificates: Certificates = None) -> None:
     """Hand the trials of many runs to many workers, until Ctrl-C."""
-    from autopipe.api import farm
+    from autopipe.api.farm import check_address
+    from autopipe.farm.scheduler import run_scheduler
 
-    farm.schedule(listen, certificates, lambda line: print_lines([line]))
+    folder = None if certificates is None else str(certificates)
+    run_scheduler(check_address(listen), folder, lambda line: print_lines([line]))
 
 
 def worker(
@@ -64,8 +66,11 @@ def worker(
         return
     if scheduler is None or label is None:
         raise ConfigError("a worker needs --scheduler tls://host:port and --label NAME")
-    joining = farm.Joining(
+    from autopipe.farm.joining import Joining
+    from autopipe.farm.worker import run_worker
+
+    joining = Joining(
         farm.check_address(scheduler), farm.check_label(label),
         None if certificates is None else str(certificates), 60.0 * patience,
     )  # fmt: skip
-    farm.work(joining, lambda line: print_lines([line]))
+    run_worker(joining, lambda line: print_lines([line]))

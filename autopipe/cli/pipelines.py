@@ -117,11 +117,13 @@ def run(  # noqa: PLR0913 -- one for each option
     Results in the store are used, and only other stages run. A failed build does not stop the
     others; the exit code is the largest of theirs.
     """
+    from autopipe.pipeline.stage import Diagnostics
+
     lock_options = {"locked": locked, "frozen": frozen, "update": update, "off": no_lock}
     options = _RunOptions(
         overrides or (), store, output, until, force or (), choose_lock_mode(lock_options),
-        lock_timeout, reproducible, build_signers(signers, identity, revoked), dump_ir,
-        print_pass_times, verbosity,
+        lock_timeout, reproducible, build_signers(signers, identity, revoked),
+        Diagnostics(dump_ir and dump_ir.absolute(), print_pass_times, verbosity),
     )  # fmt: skip
     with ExitStack() as stack:
         emit, saved_reports = _open_reports(stack, reports, json=as_json, quiet=quiet)
@@ -156,10 +158,7 @@ class _RunOptions(NamedTuple):
     lock_timeout: float | None
     reproducible: bool
     signers: "Signers | None"
-    dump_ir: Path | None
-    """Folder for the module after each pass that changes it."""
-    print_pass_times: bool
-    verbosity: int
+    diagnostics: "Diagnostics"
 
     def run_files(
         self,
@@ -203,21 +202,8 @@ class _RunOptions(NamedTuple):
                         store=self.store, until=self.until,
                     )
                 )  # fmt: skip
-            flow.run(
-                build.file, build=build.name, overrides=self.overrides, store=self.store,
-                output=self.output, until=self.until, force=self.force, mode=self.mode,
-                lock_timeout=self.lock_timeout, reproducible=self.reproducible,
-                signers=self.signers, diagnostics=self._build_diagnostics(build), emit=emit,
-            )  # fmt: skip
-
-    def _build_diagnostics(self, build: "PlannedBuild") -> "Diagnostics":
-        """Build the diagnostics of a build; each of several has a folder of its own."""
-        from autopipe.pipeline.stage import Diagnostics
-
-        folder = self.dump_ir and self.dump_ir.absolute()
-        if folder is not None and build.name is not None:
-            folder /= build.name
-        return Diagnostics(folder, self.print_pass_times, self.verbosity)
+            options = self._replace(diagnostics=self.diagnostics.of_build(build.name))
+            flow.run(build.file, build=build.name, emit=emit, **options._asdict())
 
 
 def plan(  # noqa: PLR0913 -- one for each option

@@ -190,7 +190,7 @@ def _describe_equality(examined: "Examined", locked: "Lock", name: str) -> str:
 
 
 def _to_signer_dict(signer: "Signer | None") -> dict[str, str] | None:
-    return None if signer is None else {"identity": signer.identity, "key": signer.key}
+    return None if signer is None else signer._asdict()
 
 
 def _list_lines(examined: "Examined") -> Iterator[str]:

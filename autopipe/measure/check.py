@@ -8,8 +8,6 @@ import numpy as np
 import tvm
 from tvm.s_tir import Schedule
 
-from autopipe.compiler.codegen.compile_kernels import compile_kernel
-from autopipe.compiler.graph import elementary
 from autopipe.compiler.library import linking
 from autopipe.compiler.loops.index_inputs import (
     has_computed_indices,
@@ -20,6 +18,7 @@ from autopipe.compiler.recurrence.form import ATTRIBUTE
 from autopipe.compiler.target.target import backend_of
 from autopipe.errors import StageError
 from autopipe.measure.agreement import all_agree, count_terms, find_difference
+from autopipe.measure.build import compile_module
 from autopipe.measure.cases import Instance, list_instances
 from autopipe.measure.device import copy_to_device, is_off_host, prepare_device
 from autopipe.measure.function_shifts import ULPS, shift_functions
@@ -207,7 +206,8 @@ def compile_schedule(
     """Compile a schedule for a target. Raises WrongAnswer if that fails."""
     try:
         Schedule(scheduled_module, debug_mask="none")  # the build requires well-formed TIR
-        return _compile_module(elementary.expand_for_target(scheduled_module, target), target)
+        linking.load_libraries(scheduled_module)
+        return compile_module(scheduled_module, target)
     except _FAILURES as error:
         raise WrongAnswer(f"does not compile: {' '.join(str(error).split())}") from error
 
@@ -222,13 +222,6 @@ def _choose_nudge(function: tvm.tirx.PrimFunc) -> float:
     if has_rounding(function):
         return _INSIDE
     return _BY_STEPS if ATTRIBUTE in (function.attrs or {}) else NUDGE
-
-
-def _compile_module(module: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
-    linking.load_libraries(module)
-    config = {"tirx.disable_assert": True}  # as for the plain loops
-    with tvm.transform.PassContext(opt_level=3, config=config):
-        return compile_kernel(module, target)
 
 
 def call_kernel(

@@ -20,7 +20,6 @@ from typing import Any, Final, Self
 
 import tvm
 from tvm import relax
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 from tvm_ffi import Shape
 
 from autopipe.artifacts.model_nodes import PACKED
@@ -33,7 +32,7 @@ from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.measure import build, shipped
 from autopipe.measure.call_watch import set_watch
 from autopipe.measure.shipped import ShippedModel
-from autopipe.measure.tensors import make_tensor, make_weight_tensors
+from autopipe.measure.tensors import list_ports, make_tensor, make_weight_tensors
 from autopipe.processes.contained import Child, Failed
 from autopipe.store.passing import open_temporary_folder
 
@@ -117,7 +116,7 @@ class InModel:
             folder = self._folder / str(len(self._models))
             folder.mkdir()
             request = {"do": "link", "place": dict(place), "folder": str(folder)}
-            self._models[key] = ShippedModel.of(self._ask(request))
+            self._models[key] = ShippedModel.model_validate(self._ask(request))
         return self._models[key]
 
     def _ask(self, request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
@@ -265,8 +264,9 @@ class _WatchedModel:
         inputs, result_type = self._count_inputs(built_library), main.ret_ty
         outputs = len(result_type.fields) if isinstance(result_type, relax.TupleType) else 1
         return ShippedModel(
-            folder, built_library.parameters[:inputs], built_library.parameters[inputs:], outputs,
-            self._source.cores, built_library.steps,
+            folder=folder, inputs=built_library.parameters[:inputs],
+            weights=built_library.parameters[inputs:], outputs=outputs,
+            threads=self._source.cores, steps=built_library.steps,
         )  # fmt: skip
 
     def _count_inputs(self, built_library: library.Built) -> int:
@@ -278,8 +278,7 @@ class _WatchedModel:
         kernel = build.build_kernel(
             self._source.bodies[functions[0]][rank], self._source.target, asserts=True
         )
-        infos = ArgInfo.from_prim_func(kernel.module["main"])
-        shapes = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+        shapes = list_ports(kernel.module["main"])
         main = kernel.library["main"]
         for name in functions:
             self._kernels[name][rank] = _Alone(main, shapes, self._weights[name])

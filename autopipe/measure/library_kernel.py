@@ -1,11 +1,9 @@
 """Check a schedule by its kernel in the linked library of the package."""
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import tvm
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.artifacts.model_nodes import PACKED
 from autopipe.compiler.library import linking
@@ -18,8 +16,9 @@ from autopipe.measure.check import (
     call_kernel,
     make_outside_error,
 )
-from autopipe.measure.plain_code import PlainKernel
+from autopipe.measure.plain_code import PlainKernel, open_library
 from autopipe.measure.surrounded import Surrounded
+from autopipe.measure.tensors import list_ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def check_kernel(
     library has no kernel of that name: a copy has become a view. Raises as `check.checked`, which
     describes `plain`.
     """
-    library, split = _open_library(kernel.path), split_weights(scheduled_module)
+    library, split = open_library(kernel.path), split_weights(scheduled_module)
     name = kernel.name if split.packing is None else kernel.name + PACKED
     if not library.implements_function(name, query_imports=True):
         return False
@@ -69,11 +68,6 @@ def check_kernel(
     return True
 
 
-@cache
-def _open_library(path: str) -> tvm.runtime.Module:
-    return tvm.runtime.load_module(path)
-
-
 def _pack_weights(
     loops: PlainLoops, split: SplitKernel, instance: Instance, inputs: list[np.ndarray]
 ) -> dict[int, np.ndarray]:
@@ -89,8 +83,7 @@ def _pack_weights(
             raise WrongAnswer(f"packs weights wrongly on {case} inputs: {error}", case) from error
         return dict(zip(split.positions, packed_arrays, strict=True))
     assert loops.packing is not None  # noqa: S101 - compiled, as it does more than copy
-    infos = ArgInfo.from_prim_func(split.packing)[len(weights) :]
-    empty = [np.empty([int(n) for n in info.shape], np.dtype(str(info.dtype))) for info in infos]
+    empty = [np.empty(*port) for port in list_ports(split.packing)[len(weights) :]]
     arguments = Surrounded([*weights, *empty], AROUND_SCHEDULE)
     packed_arrays = call_kernel(loops.packing, arguments, ())[len(weights) :]
     if not arguments.intact():

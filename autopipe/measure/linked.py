@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import tvm
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.compiler.codegen.compile_kernels import export_library
 from autopipe.environment.toolchain import Linker
 from autopipe.measure.build import compile_module, without_weights
 from autopipe.measure.device_session import LinkedKernel
 from autopipe.measure.measurement import Candidate
+from autopipe.measure.tensors import list_ports
 
 
 def link_candidate(
@@ -18,9 +18,7 @@ def link_candidate(
     """Compile a candidate for a target and write its library. Raises errors of TVM and linkers."""
     module = without_weights(candidate())
     write_library(compile_module(module, target), path, linker)
-    infos = ArgInfo.from_prim_func(module["main"])
-    ports = tuple((tuple(map(int, info.shape)), str(info.dtype)) for info in infos)
-    return LinkedKernel(str(path), ports)
+    return LinkedKernel(str(path), tuple(list_ports(module["main"])))
 
 
 def write_library(library: tvm.runtime.Module, path: Path, linker: Linker | None) -> None:

@@ -6,8 +6,8 @@ cycle, of 512-bit ones one: there are two units of 256 bits.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 MEASURED: Final = "measured"
 SYSTEM: Final = "from the system"
@@ -32,10 +32,6 @@ class Number:
     """None where it cannot be measured here."""
     source: str = MEASURED
     """The method of measurement, or the reason of its failure."""
-
-    def fields(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)
 
 
 def compute_frequency_ghz(chain_ns: float) -> float:

@@ -7,7 +7,7 @@ from it.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
@@ -76,7 +76,7 @@ def measure_numbers(argument: Mapping[str, Any], _emit: Emit) -> dict[str, Any]:
     return {
         "mcpu": facts["mcpu"],
         "features": list(map(str, codegen.llvm_get_cpu_features(target))),
-        "numbers": [number.fields() for number in bench.numbers()],
+        "numbers": [asdict(number) for number in bench.numbers()],
     }
 
 

@@ -78,7 +78,7 @@ def link_plain(sources: Mapping[str, PlainSource], path: Path) -> None:
 def open_plain(kernel: PlainKernel, source: PlainSource) -> PlainFunctions:
     """Load unscheduled loops that `link_plain` has linked from the same source."""
     linking.load_libraries(source.workload)
-    functions = _find_functions(_open_library(kernel.path), kernel.name, source)
+    functions = _find_functions(open_library(kernel.path), kernel.name, source)
     return functions._replace(loops=_fix_sizes(functions.loops, kernel.counts))
 
 
@@ -123,5 +123,6 @@ def _fix_sizes(
 
 
 @cache
-def _open_library(path: str) -> tvm.runtime.Module:
+def open_library(path: str) -> tvm.runtime.Module:
+    """Load a library; the process keeps it."""
     return tvm.runtime.load_module(path)

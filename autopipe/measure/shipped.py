@@ -8,12 +8,12 @@ Only the weights are synthetic.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 
 import numpy as np
 
+from autopipe.artifacts.document import Part
 from autopipe.artifacts.signature import Port, Signature
 from autopipe.compiler.library.loaded_model import allocate_aligned
 from autopipe.compiler.library.runtime import as_tensor, load_with
@@ -41,8 +41,7 @@ Shape = tuple[tuple[int, ...], str]
 """Shape and dtype of a tensor."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShippedModel:
+class ShippedModel(Part, frozen=True):
     """A folder with the library of a model, and its signature."""
 
     folder: Path
@@ -53,21 +52,6 @@ class ShippedModel:
     threads: int
     steps: tuple[int, ...] = ()
     """Multiples of each size, for a model with dynamic shapes that is specialized for one."""
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> Self:
-        """Read it from JSON values."""
-        ports = {name: tuple(map(_parse_shape, document[name])) for name in ("inputs", "weights")}
-        return cls(Path(document["folder"]), **ports, outputs=document["outputs"],
-                   threads=document["threads"], steps=tuple(document["steps"]))  # fmt: skip
-
-    def document(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "folder": str(self.folder), "inputs": list(self.inputs), "weights": list(self.weights),
-            "outputs": self.outputs, "threads": self.threads,
-            "steps": list(self.steps),
-        }  # fmt: skip
 
     def load(self) -> Callable[[], object]:
         """Load it; return a function that runs it once, with checks and copies as in a package."""
@@ -87,11 +71,6 @@ class ShippedModel:
             port.name: _fill_array(allocate_aligned(port.shape, port.dtype)) for port in ports
         }
         return lambda: model(inputs)
-
-
-def _parse_shape(pair: Sequence[Any]) -> Shape:
-    shape, dtype = pair
-    return tuple(shape), dtype
 
 
 def _make_port(at: int, shape: tuple[int, ...], dtype: str) -> Port:
@@ -127,7 +106,9 @@ def time_lower_quartiles(runs: Sequence[Callable[[], object]]) -> list[float]:
 
 def _answer_request(request: call.Answer) -> call.Answer:
     return {
-        "seconds": time_lower_quartiles([ShippedModel.of(one).load() for one in request["models"]])
+        "seconds": time_lower_quartiles(
+            [ShippedModel.model_validate(one).load() for one in request["models"]]
+        )
     }
 
 

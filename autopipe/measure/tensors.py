@@ -11,11 +11,18 @@ from typing import cast
 
 import numpy as np
 import tvm
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.compiler.library.arena import PAGE
 from autopipe.compiler.library.runtime import as_tensor
 from autopipe.measure import values
 from autopipe.measure.values import Port
+
+
+def list_ports(function: tvm.tirx.PrimFunc) -> list[tuple[tuple[int, ...], str]]:
+    """List shape and dtype of the tensors that a function takes."""
+    infos = ArgInfo.from_prim_func(function)
+    return [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
 
 
 def make_tensor(shape: Sequence[int], dtype: str) -> tvm.runtime.Tensor:

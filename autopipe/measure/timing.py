@@ -10,7 +10,6 @@ from typing import Final
 
 import tvm
 import tvm_ffi
-from tvm.s_tir.meta_schedule.arg_info import ArgInfo
 
 from autopipe.config.tuning import Measure
 from autopipe.measure import tensors as made
@@ -145,8 +144,7 @@ def make_operands(module: tvm.IRModule, weights: Collection[int] = ()) -> list[t
     Floats in [0.1, 1), integers 0 and 1: they may be indices, and these two are inside every axis
     that is longer than one.
     """
-    infos = ArgInfo.from_prim_func(module["main"])
-    ports = [(tuple(map(int, info.shape)), str(info.dtype)) for info in infos]
+    ports = made.list_ports(module["main"])
     weight_tensors = iter(
         made.make_weight_tensors([port for at, port in enumerate(ports) if at in weights])
     )

@@ -38,6 +38,12 @@ class Diagnostics(NamedTuple):
         """Whether stages with passes have to run, though cached."""
         return self.ir_folder is not None or self.pass_times
 
+    def of_build(self, name: str | None) -> "Diagnostics":
+        """Return those of one of several builds, which has a folder of its own."""
+        if self.ir_folder is None or name is None:
+            return self
+        return self._replace(ir_folder=self.ir_folder / name)
+
     def stages(self, stages: "Iterable[Stage]") -> frozenset[str]:
         """Return the names of the stages that have to run, though cached."""
         return frozenset(one.name for one in stages if self.shows_passes and one.runs_passes)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Protocol, Self
 
@@ -212,4 +212,4 @@ class Inspector:
         folder = self.folder / "verdicts"
         folder.mkdir(exist_ok=True)
         with files.wrap_os_errors(folder):
-            files.replace(folder / name, json.dumps(verdict.document()).encode(), folder)
+            files.replace(folder / name, json.dumps(asdict(verdict)).encode(), folder)

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 import tvm_ffi
+from pydantic import AwareDatetime, StrictInt, TypeAdapter
 
 from autopipe import foreign
 from autopipe.config.problem import format_value
@@ -47,16 +48,19 @@ class Former:
     how: str
     folder: str
     """Its quarantine folder."""
-    runs: int
+    runs: StrictInt
     """Number of failed runs."""
-    last: str
-    """Time of the last failure, in UTC, as ISO 8601."""
+    last: AwareDatetime
+    """Time of the last failure."""
 
     @property
     def final(self) -> bool:
         """Whether it is not to be tried again."""
-        age = datetime.now(UTC) - datetime.fromisoformat(self.last)
+        age = datetime.now(UTC) - self.last
         return self.runs >= ENOUGH and timedelta() <= age < _LASTS
+
+
+_FORMER: Final = TypeAdapter(Former)
 
 
 @dataclass(slots=True)
@@ -79,13 +83,8 @@ class Hopeless:
             return None
         try:
             data = files.read_or_discard(self.folder / self._digest_piece(piece), _LARGEST)
-            content = foreign.parse_object(data or b"")
-            former = Former(**content)
-            _ = former.final
-        except (OSError, ValueError, TypeError):  # damaged: it is tried again
-            return None
-        texts = isinstance(former.how, str) and isinstance(former.folder, str)
-        if not texts or type(former.runs) is not int:
+            former = _FORMER.validate_python(foreign.parse(data or b""))
+        except (OSError, ValueError):  # damaged: it is tried again
             return None
         place = self.folder.with_name(_ASIDE) / PurePath(former.folder).name  # ignores its parent
         return replace(former, how=format_value(former.how, _LONG), folder=str(place))

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Self
 
-_TYPES: Final = {
-    "right": bool | None, "reason": str | None, "folder": str | None, "failed": bool,
-}  # fmt: skip
-"""Fields of a verdict file."""
+from pydantic import TypeAdapter
 
 
 class Finding(StrEnum):
@@ -59,27 +56,10 @@ class Verdict:
         """Whether another schedule has to replace it."""
         return self.finding in {Finding.WRONG, Finding.FAILED}
 
-    def document(self) -> dict[str, object]:
-        """Serialize the verdict for its file."""
-        right = None if self.finding is Finding.UNCHECKED else self.finding is Finding.RIGHT
-        is_failure = self.finding is Finding.FAILED
-        return {"right": right, "reason": self.reason, "folder": self.folder, "failed": is_failure}
-
     @classmethod
-    def read(cls, document: Mapping[str, object]) -> Self:
-        """Parse a verdict file, which is not trusted. Raises ValueError if it is no verdict.
+    def read(cls, document: Mapping[str, object]) -> "Verdict":
+        """Parse a verdict file, which is not trusted. Raises ValueError if it is no verdict."""
+        return _VERDICT.validate_python(document)
 
-        Fields other than `right` may be missing: they are null, or false.
-        """
-        fields: dict[str, Any] = {"reason": None, "folder": None, "failed": False, **document}
-        if fields.keys() != _TYPES.keys() or not all(
-            isinstance(fields[name], kind) for name, kind in _TYPES.items()
-        ):
-            raise ValueError("no verdict")
-        if fields["right"] is None:
-            finding = Finding.UNCHECKED
-        elif fields["right"]:
-            finding = Finding.RIGHT
-        else:
-            finding = Finding.FAILED if fields["failed"] else Finding.WRONG
-        return cls(finding, fields["reason"], fields["folder"])
+
+_VERDICT: Final = TypeAdapter(Verdict)

@@ -213,9 +213,9 @@ def test_a_memory_names_no_program_of_another(run, piece, tmp_path, said):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "[]", "{}", '{"right": 1}', '{"right": true, "reason": 3}', '{"right": NaN}',
-        '{"right": true, "folder": []}', '{"right": true, "more": 1}', "[" * 100_000,
-        '{"right": true, "right": false}', '{"right": true, "failed": "x"}',
+        "", "[]", "{}", '{"finding": 1}', '{"finding": "right", "reason": 3}', '{"finding": NaN}',
+        '{"finding": "right", "folder": []}', "[" * 100_000,
+        '{"finding": "right", "finding": "wrong"}',
     ],
 )  # fmt: skip
 def test_a_verdict_that_is_none_is_forgotten(tmp_path, text):
@@ -224,7 +224,7 @@ def test_a_verdict_that_is_none_is_forgotten(tmp_path, text):
 
     (tmp_path / "verdicts").mkdir()
     there: Any = SimpleNamespace(folder=tmp_path)
-    (tmp_path / "verdicts" / "a").write_text('{"right": true}')
+    (tmp_path / "verdicts" / "a").write_text('{"finding": "right"}')
     assert Inspector._recall(there, "a") == Verdict(Finding.RIGHT)
     (tmp_path / "verdicts" / "a").write_text(text)
     assert Inspector._recall(there, "a") is None
