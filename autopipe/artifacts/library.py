@@ -8,9 +8,9 @@ from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port, Signature, SizedLibrary
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
-from autopipe.config.backend_name import DeviceName
 from autopipe.config.dimension import Dimension, DimensionName
 from autopipe.config.frozen import Sparse
+from autopipe.config.names import DeviceName
 
 Short = Literal["products", "products and convolutions"]
 SHORT: Final[tuple[Short, Short]] = ("products", "products and convolutions")

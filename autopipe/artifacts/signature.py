@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
-from autopipe.config.backend_name import DeviceName
 from autopipe.config.dimension import (
     MOST_LIKELY,
     Dimension,
@@ -17,6 +16,7 @@ from autopipe.config.dimension import (
 )
 from autopipe.config.frozen import Frozen, Sparse
 from autopipe.config.model import DType
+from autopipe.config.names import DeviceName
 from autopipe.tasks.tensor import Tensor
 
 MOST_ELEMENTS: Final = 2**40

@@ -4,10 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from autopipe.config.distinct import Distinct
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Distinct, Frozen
+from autopipe.config.names import Samples
 from autopipe.config.quantity import Duration
-from autopipe.config.samples import Samples
 
 CompetitorName = Literal["onnxruntime", "openvino", "mnn"]
 """Runtimes that a build is timed against."""

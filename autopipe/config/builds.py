@@ -11,9 +11,8 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import StringConstraints, model_validator
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.document import REFUSED, Document
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Contradiction, Frozen, raise_contradictions
 from autopipe.config.override import set_field
 from autopipe.config.pipeline import NAME
 from autopipe.config.problem import Diagnostic, Field, Place

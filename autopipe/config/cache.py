@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Consistent, Contradiction
 from autopipe.config.quantity import Duration
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -35,7 +34,7 @@ def resolve_remote_url(text: str, base: Path) -> str:
     return text if _SCHEME.match(text) else f"file://{(base / text).absolute()}"
 
 
-class Cache(Frozen, frozen=True):
+class Cache(Consistent, frozen=True):
     """Results of other machines. Its location changes no result, and is in no key."""
 
     remote: Annotated[str, Field(min_length=1), AfterValidator(check_remote)] | None = None
@@ -48,11 +47,6 @@ class Cache(Frozen, frozen=True):
     """Time limit of an answer, plus a second per MiB of a file."""
     time: Duration = 600.0
     """A run that has spent this long on the remote continues without it."""
-
-    @model_validator(mode="after")
-    def _check_contradictions(self) -> Self:
-        raise_contradictions("cache", self._contradictions())
-        return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         if self.mode == "readwrite" and (self.remote or "").startswith(("http://", "https://")):

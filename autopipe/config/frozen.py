@@ -1,8 +1,23 @@
-"""The base of every value from YAML: immutable and strict, without unknown fields."""
+"""The bases of all values from YAML: immutable and strict, without unknown fields."""
 
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+Contradiction = tuple[tuple[str | int, ...], object, str]
+"""The field within the section, its value, and the rest of a sentence that starts with it."""
+
+Item = TypeVar("Item")
 
 
 class Frozen(
@@ -34,3 +49,45 @@ class Sparse(Frozen, frozen=True):
             if getattr(self, name) == type(self).model_fields[name].default:
                 document.pop(name, None)
         return document
+
+
+class Consistent(Frozen, frozen=True):
+    """A section with checks of several fields together."""
+
+    @model_validator(mode="after")
+    def _check_contradictions(self) -> Self:
+        raise_contradictions(type(self).__name__, self._contradictions())
+        return self
+
+    def _contradictions(self) -> Iterator[Contradiction]:
+        """Yield the contradictions among valid fields."""
+        raise NotImplementedError
+
+
+def raise_contradictions(section: str, contradictions: Iterable[Contradiction]) -> None:
+    """Raise one ValidationError with all contradictions, if there are any."""
+    errors = [
+        InitErrorDetails(
+            type=PydanticCustomError("contradiction", "Input {why}", {"why": why}),
+            loc=at,
+            input=value,
+        )
+        for at, value, why in contradictions
+    ]
+    if errors:
+        raise ValidationError.from_exception_data(section, errors)
+
+
+def _check_distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    for position, item in enumerate(items):
+        if item in items[:position]:
+            raise ValueError(f"{item} is listed twice")
+    return items
+
+
+Distinct = Annotated[
+    tuple[Item, ...],
+    AfterValidator(_check_distinct),
+    Field(json_schema_extra={"uniqueItems": True}),
+]
+"""`Distinct[T]` is a tuple of T without repetition."""

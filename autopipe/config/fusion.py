@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
-from autopipe.config.distinct import Distinct
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Consistent, Contradiction, Distinct
 
 RENAMED: Final = {
     **dict.fromkeys(("dense", "nn.dense", "nn.linear", "linear", "gemm"), "matmul"),
@@ -41,7 +39,7 @@ Ops = Annotated[
 ]
 
 
-class Fusion(Frozen, frozen=True):
+class Fusion(Consistent, frozen=True):
     """Which ops are one task together, and which are kept apart; the rest is TVM's choice."""
 
     join: Distinct[Ops] = ()
@@ -50,11 +48,6 @@ class Fusion(Frozen, frozen=True):
     transpose), which are taken along. An op is a glob; the first rule that takes one has it."""
     apart: Distinct[Ops] = ()
     """Chains of ops of which each goes into a function, and so a task, of its own."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        raise_contradictions("fusion", self._contradictions())
-        return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         for position, ops in enumerate(self.apart):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
+from autopipe.config.frozen import Contradiction, raise_contradictions
 from autopipe.config.suggestion import find_closest
 
 OPS = ("conv1d", "conv2d", "conv3d")

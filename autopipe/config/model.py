@@ -15,8 +15,8 @@ from autopipe.config.dimension import (
     evaluate_size,
     parse_terms,
 )
-from autopipe.config.format_name import FormatName
 from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.names import FormatName
 
 DType = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

@@ -1,16 +1,15 @@
 """The whole pipeline file."""
 
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from autopipe.backends import BACKENDS
 from autopipe.config.benchmark import Benchmark
 from autopipe.config.cache import Cache
-from autopipe.config.contradiction import Contradiction, raise_contradictions
 from autopipe.config.dimension import MOST_LIKELY, list_dimension_names, list_likely_sizes
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Consistent, Contradiction
 from autopipe.config.fusion import Fusion
 from autopipe.config.gates import Gates, Regression
 from autopipe.config.layout import Layout
@@ -38,7 +37,7 @@ def _check_version(value: object) -> object:
     return value
 
 
-class Pipeline(Frozen, frozen=True):
+class Pipeline(Consistent, frozen=True):
     """The configuration of one build: a whole pipeline file without `builds`."""
 
     version: Annotated[Literal[1], BeforeValidator(_check_version)]
@@ -72,11 +71,6 @@ class Pipeline(Frozen, frozen=True):
     """The deployable file; null skips it."""
     cache: Cache = Cache()
     """Results of other machines."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        raise_contradictions("pipeline", self._contradictions())
-        return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that another section makes impossible."""

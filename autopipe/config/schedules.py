@@ -1,14 +1,12 @@
 """Section `schedules`: which engine may schedule which task."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
-from autopipe.config.distinct import Distinct
 from autopipe.config.engine_name import EngineName
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Consistent, Contradiction, Distinct
 from autopipe.config.implementation_name import ImplementationGlob
 from autopipe.config.match import Match
 
@@ -16,7 +14,7 @@ FallbackName = Literal["static", "default"]
 Chain = Annotated[Distinct[FallbackName], Field(min_length=1)]
 
 
-class Rule(Frozen, frozen=True):
+class Rule(Consistent, frozen=True):
     """One rule of the policy."""
 
     match: Match = Field(default_factory=Match)
@@ -36,11 +34,6 @@ class Rule(Frozen, frozen=True):
     fallback: Chain | None = None
     """The fallback of these tasks; null is `schedules.fallback`."""
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        raise_contradictions("rule", self._contradictions())
-        return self
-
     def _contradictions(self) -> Iterator[Contradiction]:
         for engine, share in self.shares.items():
             if engine not in self.engines:
@@ -51,7 +44,7 @@ class Rule(Frozen, frozen=True):
             yield ("shares",), self.shares, f"should sum to 1 at most, not to {total:g}"
 
 
-class Schedules(Frozen, frozen=True):
+class Schedules(Consistent, frozen=True):
     """The schedule policy: the first rule that matches a task decides."""
 
     rules: tuple[Rule, ...] = (Rule(),)
@@ -61,12 +54,7 @@ class Schedules(Frozen, frozen=True):
     template with knobs from hardware parameters; `default` is parallel outer and vectorized inner
     loops. Neither is searched; tuning times them first."""
 
-    @model_validator(mode="after")
-    def _check_reachable_rules(self) -> Self:
-        raise_contradictions("schedules", self._list_unreachable())
-        return self
-
-    def _list_unreachable(self) -> Iterator[Contradiction]:
+    def _contradictions(self) -> Iterator[Contradiction]:
         """Yield the first rule that an earlier rule makes unreachable."""
         for position, rule in enumerate(self.rules):
             for earlier, earlier_rule in enumerate(self.rules[:position]):

@@ -1,14 +1,13 @@
 """Section `target`: the target hardware."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe.backends import BACKENDS
-from autopipe.config.backend_name import TargetKind
-from autopipe.config.contradiction import Contradiction, raise_contradictions
-from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.frozen import Consistent, Contradiction, Frozen, Sparse
+from autopipe.config.names import TargetKind
 from autopipe.config.processors import ARCHITECTURES, PROCESSORS
 from autopipe.config.suggestion import find_closest
 
@@ -50,7 +49,7 @@ class Hardware(Frozen, frozen=True):
     """Bytes of the shared cache."""
 
 
-class Target(Sparse, frozen=True):
+class Target(Sparse, Consistent, frozen=True):
     """A TVM target. `native` is resolved to this machine before it enters a key."""
 
     ADDED: ClassVar[frozenset[str]] = frozenset({"linker", "sysroot"})
@@ -78,11 +77,6 @@ class Target(Sparse, frozen=True):
     every core this process may use."""
     hardware: Hardware = Hardware()
     """Hardware parameters that replace the processor's own for schedules."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        raise_contradictions("target", self._contradictions())
-        return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield each field that this kind does not have, or that contradicts others."""

@@ -1,13 +1,11 @@
 """Section `tasks`: which tuning tasks are kept (the RFC's S2), and which are searched (S1)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
-from autopipe.config.distinct import Distinct
-from autopipe.config.frozen import Frozen
+from autopipe.config.frozen import Consistent, Contradiction, Distinct, Frozen
 from autopipe.config.match import Match, Pattern
 
 _SIMPLE = ("elementwise", "broadcast", "injective")
@@ -49,7 +47,7 @@ class Judge(Frozen, frozen=True):
     """Least number of schedules of an engine for a task that are searched."""
 
 
-class Tasks(Frozen, frozen=True):
+class Tasks(Consistent, frozen=True):
     """Which of the extracted tasks are tuned."""
 
     include: Annotated[
@@ -77,11 +75,6 @@ class Tasks(Frozen, frozen=True):
     on_task_failure: Literal["fallback", "fail"] = "fallback"
     """Reaction to a repeated crash, hang or memory exhaustion: `fallback` rejects the schedule and
     uses the next one of the task's chain, `fail` ends the run."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        raise_contradictions("tasks", self._contradictions())
-        return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         for position, pattern in enumerate(self.exclude):

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints
 
-from autopipe.config.contradiction import Contradiction, raise_contradictions
-from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.frozen import Consistent, Contradiction, Frozen, Sparse
 from autopipe.config.quantity import Duration
 
 _ADDRESS: Final = re.compile(r"(tls|tcp)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -80,7 +79,7 @@ _NEEDED: Final = {"farm": "label", "rpc": "key"}
 """Required field of each runner."""
 
 
-class Measure(Sparse, frozen=True):
+class Measure(Sparse, Consistent, frozen=True):
     """The build and the measurement of one candidate.
 
     The addresses of machines, and the time to wait for them, are in no key and no lock.
@@ -127,11 +126,6 @@ class Measure(Sparse, frozen=True):
     includes the preparation of the caches, with at least one call."""
     memory: Annotated[int, Field(ge=64, le=1_000_000)] = 4096
     """MiB of a candidate beyond those of the measuring process."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        raise_contradictions("measure", self._contradictions())
-        return self
 
     def _contradictions(self) -> Iterator[Contradiction]:
         """Yield fields of other runners, and missing fields of this one."""

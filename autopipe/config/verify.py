@@ -4,9 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from autopipe.config.distinct import Distinct
-from autopipe.config.frozen import Sparse
-from autopipe.config.samples import Samples
+from autopipe.config.frozen import Distinct, Sparse
+from autopipe.config.names import Samples
 
 
 class Verify(Sparse, frozen=True):

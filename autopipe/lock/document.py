@@ -7,9 +7,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from autopipe.artifacts.numbers import Amount, Count
 from autopipe.backends import BACKENDS
-from autopipe.config.backend_name import TargetKind
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
+from autopipe.config.names import TargetKind
 from autopipe.config.target import Arch, Bytes, Feature, Hardware, Word
 
 Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0-9a-f]{12}$")]

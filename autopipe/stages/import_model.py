@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from autopipe.config.dimension import Dimension
-from autopipe.config.format_name import FormatName
 from autopipe.config.model import Input, Weights
+from autopipe.config.names import FormatName
 from autopipe.config.paths import find_model_path
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
