@@ -18,6 +18,8 @@ or memory become a StoreError or a SetupError (`host/refusal.py`). Any other exc
 autopipe: it keeps its traceback and exits 70.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -89,6 +91,15 @@ class LockError(AutopipeError):
     """The lock is not current, or is damaged."""
 
     exit_code = 6
+
+
+@contextmanager
+def convert_os_errors(kind: type[AutopipeError], place: object, hint: str = "") -> Iterator[None]:
+    """Convert an `OSError` to an error of this kind: the place, the reason, and a hint."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{place}: {error.strerror or error}{hint}") from error
 
 
 def find_first_line(error: BaseException) -> str:

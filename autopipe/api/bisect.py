@@ -20,7 +20,7 @@ from autopipe.bisection.reference_values import compute_values
 from autopipe.bisection.slow_kernels import SlowKernels, rank_by_bound, rank_by_reference
 from autopipe.compiler.target import machine
 from autopipe.config.verify import Verify
-from autopipe.errors import ConfigError, StageError, StoreError
+from autopipe.errors import ConfigError, StageError, StoreError, convert_os_errors
 from autopipe.lock.recognize import is_package, read_head
 from autopipe.processes import call
 from autopipe.profiling.profile import match_sites, name_nodes
@@ -152,10 +152,8 @@ def _make_folder(to: Path | None) -> Iterator[None]:
     if to is None or to.is_dir():
         yield
         return
-    try:
+    with convert_os_errors(StoreError, to):
         to.mkdir(parents=True)
-    except OSError as error:
-        raise StoreError(f"{to}: {error.strerror}") from error
     try:
         yield
     finally:

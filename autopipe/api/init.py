@@ -18,7 +18,7 @@ from autopipe.api.tried_sizes import Shapes, try_proposals
 from autopipe.config.dimension import Sizes, evaluate_size
 from autopipe.config.model import OPEN, Input
 from autopipe.config.paths import PACKAGE, PIPELINE_SUFFIXES, locate_model_file
-from autopipe.errors import ConfigError, ModelError
+from autopipe.errors import ConfigError, ModelError, convert_os_errors
 
 if TYPE_CHECKING:
     from autopipe.compiler.frontends.onnx.facts.outline import ModelOutline
@@ -82,11 +82,9 @@ def write_pipeline_file(
     inputs, notes, text = draft_pipeline(
         path, model_path, shapes, name=name, dynamic_sizes=dynamic_sizes
     )
-    try:
-        with output.open("w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{output}: {error.strerror}") from error
+    mode = "w" if overwrite else "x"
+    with convert_os_errors(ConfigError, output), output.open(mode, encoding="utf-8") as file:
+        file.write(text)
     return Starter(output, inputs, notes)
 
 

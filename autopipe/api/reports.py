@@ -16,7 +16,7 @@ from autopipe.backends import BACKENDS
 from autopipe.config.load import load
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.environment import describe_device
-from autopipe.errors import AutopipeError, ConfigError, StoreError
+from autopipe.errors import AutopipeError, ConfigError, StoreError, convert_os_errors
 from autopipe.lock.outline import DECISIVE
 from autopipe.pipeline.events import Emit, Warn
 from autopipe.pipeline.plan import build_plan
@@ -131,18 +131,17 @@ def write_whole_file(path: Path, text: str) -> None:
     Folders on the way are made. Raises StoreError.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
+    with convert_os_errors(StoreError, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def _write_reports(reports: Sequence[RunReport], paths: Sequence[Path]) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.config.dimension import NAME, Sizes, parse_terms
 from autopipe.config.model import OPEN
 from autopipe.config.problem import format_value
-from autopipe.config.suggestion import find_closest
+from autopipe.config.suggestion import suggest_name
 from autopipe.errors import ConfigError
 
 Declared = tuple[int | str | None, ...]
@@ -58,12 +58,7 @@ def parse_shapes(texts: Sequence[str], names: Sequence[str]) -> dict[str, Declar
     for text in texts:
         name, sizes = _split_shape_option(text, names)
         if name not in names:
-            suggestion = find_closest(name, names)
-            hint = (
-                f"; did you mean `{format_value(suggestion)}`?"
-                if suggestion
-                else f"; it has {_format_names(names)}"
-            )
+            hint = suggest_name(name, names, f"it has {_format_names(names)}")
             raise ConfigError(
                 f"--shape {format_value(text)}: the model has no input of this name{hint}"
             )

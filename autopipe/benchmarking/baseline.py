@@ -13,7 +13,7 @@ from autopipe import foreign
 from autopipe.config.document import Document, parse_document
 from autopipe.config.frozen import Frozen
 from autopipe.config.problem import Diagnostic, build_config_error, format_value
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, convert_os_errors
 from autopipe.store.canonical import pretty
 
 OURS: Final = "autopipe"
@@ -70,12 +70,11 @@ class Baseline(Frozen, frozen=True):
 
 def read_baseline(path: Path, pipeline: str) -> Baseline:
     """Read the baseline of a pipeline. Raises ConfigError with the line of the error."""
-    try:
+    hint = "; `autopipe baseline write` makes it from the report of a run"
+    with convert_os_errors(ConfigError, format_value(path, 4096), hint):
         data = foreign.read(path, _LARGEST)
+    try:
         text = data.decode()
-    except OSError as error:
-        hint = "`autopipe baseline write` makes it from the report of a run"
-        raise ConfigError(f"{format_value(path, 4096)}: {error.strerror}; {hint}") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{format_value(path, 4096)}:{line}: not UTF-8; {_ADVICE}") from error

@@ -12,7 +12,7 @@ from autopipe.artifacts.model_nodes import format_nodes
 from autopipe.bisection.differences import measure_difference
 from autopipe.compiler.library.kernel_threads import use_threads
 from autopipe.compiler.library.runtime import allocate_aligned, as_tensor, load_kernel
-from autopipe.errors import StoreError
+from autopipe.errors import StoreError, convert_os_errors
 from autopipe.host.stopwatch import time_calls
 
 INPUTS, EXPECTED, ACTUAL = "inputs.npz", "expected.npz", "actual.npz"
@@ -68,7 +68,7 @@ def describe_arguments(arguments: Sequence[Any]) -> tuple[Argument, ...]:
 
 def save_call(folder: Path, call: SavedCall, build: Path, loops: str) -> None:
     """Write all files of the folder except the arrays. Raises StoreError."""
-    try:
+    with convert_os_errors(StoreError, folder):
         for name in (INPUTS, EXPECTED, ACTUAL):
             (folder / name).unlink(missing_ok=True)
         for library in build.glob("*.so*"):
@@ -76,8 +76,6 @@ def save_call(folder: Path, call: SavedCall, build: Path, loops: str) -> None:
         call.write(folder)
         (folder / LOOPS).write_text(loops + "\n", encoding="utf-8")
         (folder / "reproduce.py").write_text(_SCRIPT, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{folder}: {error.strerror or error}") from error
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -86,10 +84,8 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         name: array.view(np.uint16) if array.dtype.name == _BFLOAT16 else array
         for name, array in arrays.items()
     }
-    try:
+    with convert_os_errors(StoreError, path):
         np.savez(path, allow_pickle=False, **plain)
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
 
 
 def repeat_call(folder: Path) -> int:

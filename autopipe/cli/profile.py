@@ -9,7 +9,7 @@ import typer
 
 from autopipe.cli.options import BuildName, Json, Set, StoreRoot
 from autopipe.cli.terminal import complain_of_load, print_lines, show_json
-from autopipe.errors import ConfigError, StoreError
+from autopipe.errors import ConfigError, StoreError, convert_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +138,5 @@ def _build_document(profile: "Profile", comparison: "ComparedProfile | None") ->
 def _write_trace(path: Path, profile: "Profile") -> None:
     from autopipe.profiling.trace import list_trace_events
 
-    try:
+    with convert_os_errors(StoreError, f"--trace {path}"):
         path.write_text(json.dumps(list_trace_events(profile)), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"--trace {path}: {error.strerror or error}") from error

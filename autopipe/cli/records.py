@@ -18,7 +18,7 @@ from autopipe.cli.options import (
     open_remote,
 )
 from autopipe.cli.terminal import print_lines, print_warning, show_json, show_text
-from autopipe.errors import ConfigError, GateError
+from autopipe.errors import ConfigError, GateError, convert_os_errors
 from autopipe.report.units import format_plural
 
 if TYPE_CHECKING:
@@ -99,10 +99,8 @@ def records_export(
     if str(output) == "-":
         show_text(text)
         return
-    try:
+    with convert_os_errors(ConfigError, f"{output}: cannot be written"):
         output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
     print_lines([f"wrote {format_plural(text.count(chr(10)), 'record')} to {output}"])
 
 

@@ -13,7 +13,7 @@ from autopipe.config.model import OPEN, OPEN_SHAPE
 from autopipe.config.problem import Diagnostic, Field, Place, format_value, to_dotted_path
 from autopipe.config.scalar import parse_plain_scalar
 from autopipe.config.schema import list_section_keys
-from autopipe.config.suggestion import find_closest
+from autopipe.config.suggestion import suggest_name
 
 _WANTED = {
     "model_type": "a section of fields",
@@ -45,10 +45,10 @@ def _format_message(at: Field, detail: ErrorDetails) -> str:
     if kind == "missing":
         return "is required, and missing"
     if kind == "extra_forbidden":
-        return f"unknown key{_suggest_name(at[-1], list_section_keys(at[:-1]))}"
+        return f"unknown key{_suggest_known(at[-1], list_section_keys(at[:-1]))}"
     if kind == "literal_error":
         expected = tuple(re.findall(r"'([^']*)'", context["expected"]))
-        return f"{_format_value(value)} is not known{_suggest_name(value, expected)}"
+        return f"{_format_value(value)} is not known{_suggest_known(value, expected)}"
     if kind in _WANTED:
         return f"{_format_value(value)} should be {_WANTED[kind]}{_suggest_correction(kind, value)}"
     if kind == OPEN_SHAPE:
@@ -61,10 +61,8 @@ def _format_message(at: Field, detail: ErrorDetails) -> str:
     return message.replace(" after validation", "")
 
 
-def _suggest_name(name: object, names: tuple[str, ...]) -> str:
-    if suggestion := find_closest(name, names):
-        return f"; did you mean `{suggestion}`?"
-    return f"; known: {', '.join(names)}" if names else ""
+def _suggest_known(name: object, names: tuple[str, ...]) -> str:
+    return suggest_name(name, names, f"known: {', '.join(names)}" if names else "")
 
 
 def _suggest_correction(kind: str, value: object) -> str:

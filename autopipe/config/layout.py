@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from autopipe.config.frozen import Contradiction, raise_contradictions
-from autopipe.config.suggestion import find_closest
+from autopipe.config.suggestion import suggest_name
 
 OPS = ("conv1d", "conv2d", "conv3d")
 """Relax ops that TVM supports in any layout; transposed convolutions have only one."""
@@ -41,9 +41,8 @@ def _list_contradictions(layout: dict[str, tuple[str, ...]]) -> Iterator[Contrad
 def _explain_unknown_op(op: str) -> str:
     if "pool" in op or "norm" in op:
         return "follows the layout of the op before it; leave it out"
-    suggestion = find_closest(op, OPS)
-    hint = f"did you mean `{suggestion}`?" if suggestion else f"known: {', '.join(OPS)}"
-    return f"is not an op with a layout to choose; {hint}"
+    hint = suggest_name(op, OPS, f"known: {', '.join(OPS)}")
+    return f"is not an op with a layout to choose{hint}"
 
 
 Layout = Annotated[

@@ -19,8 +19,8 @@ from autopipe.config.override import apply_override
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.problem import Diagnostic, Place, build_config_error, format_value
 from autopipe.config.quantity import WRITTEN
-from autopipe.config.suggestion import find_closest
-from autopipe.errors import ConfigError
+from autopipe.config.suggestion import suggest_name
+from autopipe.errors import ConfigError, convert_os_errors
 
 _LARGEST = 1_000_000
 _MODEL = ".onnx"
@@ -109,19 +109,15 @@ def _build_unknown_error(path: Path, build: str | None, pipelines: Pipelines) ->
         return ConfigError(
             f"{format_value(path, 4096)}: has builds: choose one, --build {names[0]}"
         )
-    near = find_closest(build, names)
-    hint = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'no builds'}"
-    return ConfigError(f"{format_value(path, 4096)}: has no build {format_value(build)}; {hint}")
+    hint = suggest_name(build, names, f"it has {', '.join(names) or 'no builds'}")
+    return ConfigError(f"{format_value(path, 4096)}: has no build {format_value(build)}{hint}")
 
 
 def read_text(path: Path) -> str:
     """Read the text of a pipeline file. Raises ConfigError."""
-    try:
-        with foreign.open_regular_file(path) as file:
-            data = file.read(_LARGEST + 1)
-    except OSError as error:
-        why = f"{error.strerror}; a pipeline file is needed"
-        raise ConfigError(f"{format_value(path, 4096)}: {why}") from error
+    place, hint = format_value(path, 4096), "; a pipeline file is needed"
+    with convert_os_errors(ConfigError, place, hint), foreign.open_regular_file(path) as file:
+        data = file.read(_LARGEST + 1)
     if path.suffix.lower() == _MODEL or data.startswith(_ONNX):
         raise ConfigError(
             f"{format_value(path, 4096)}: a model, and no pipeline file; to write one for it: "

@@ -6,13 +6,13 @@ from pathlib import Path, PurePosixPath
 
 from autopipe.config.model import Model
 from autopipe.config.problem import format_value
-from autopipe.config.suggestion import find_closest
+from autopipe.config.suggestion import suggest_name
 from autopipe.errors import ConfigError
 
 PACKAGE = "pkg:"
+"""Prefix of a path into an installed package."""
 PIPELINE_SUFFIXES = (".yaml", ".yml")
 """Suffixes of pipeline files."""
-"""Prefix of a path into an installed package."""
 
 
 def find_model_path(model: Model, base: Path) -> Path:
@@ -77,8 +77,7 @@ def _check_existing(name: str, path: Path) -> Path:
         raise _build_error(
             name, f"does not exist, nor does the folder {format_value(path.parent, 4096)}"
         )
-    suggestion = find_closest(path.name, siblings)
-    hint = f"; did you mean `{format_value(suggestion)}`?" if suggestion else ""
+    hint = suggest_name(path.name, siblings)
     raise _build_error(name, f"is not in {format_value(path.parent, 4096)}{hint}")
 
 

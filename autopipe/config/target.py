@@ -9,7 +9,7 @@ from autopipe.backends import BACKENDS
 from autopipe.config.frozen import Consistent, Contradiction, Frozen, Sparse
 from autopipe.config.names import TargetKind
 from autopipe.config.processors import ARCHITECTURES, PROCESSORS
-from autopipe.config.suggestion import find_closest
+from autopipe.config.suggestion import suggest_name
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+$")]
 Feature = Annotated[str, StringConstraints(pattern=r"^[+-][A-Za-z0-9_.-]+$")]
@@ -83,8 +83,7 @@ class Target(Sparse, Consistent, frozen=True):
         yield from self._list_cache_conflicts()
         is_listed = self.mtriple is None or self.mtriple.startswith(ARCHITECTURES)
         if is_listed and self.mcpu not in {"native", *PROCESSORS}:
-            near = find_closest(self.mcpu, PROCESSORS)
-            hint = f"; did you mean {near!r}?" if near else ""
+            hint = suggest_name(self.mcpu, PROCESSORS)
             yield ("mcpu",), self.mcpu, f"is no processor that LLVM knows{hint}"
         other_backends = [one for kind, one in BACKENDS.items() if kind != self.kind]
         for name, why in (field for other in other_backends for field in other.fields.items()):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe import foreign
-from autopipe.errors import PackageError
+from autopipe.errors import PackageError, convert_os_errors
 from autopipe.export.folder import DIGESTS
 from autopipe.signing.signature import find_signature_path
 
@@ -20,11 +20,8 @@ _LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)
 def read_digests(folder: Path) -> bytes:
     """Read the list of digests of a folder. Raises PackageError if there is none."""
     path = folder / DIGESTS
-    try:
-        with foreign.open_regular_file(path) as file:
-            data = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise PackageError(f"{path}: {error.strerror or error}") from None
+    with convert_os_errors(PackageError, path), foreign.open_regular_file(path) as file:
+        data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise PackageError(f"{path}: not a list of digests")
     return data

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from autopipe import foreign
-from autopipe.errors import LockError
+from autopipe.errors import LockError, convert_os_errors
 from autopipe.lock import text
 from autopipe.lock.document import Lock
 from autopipe.lock.paths import find_records_path
@@ -94,10 +94,8 @@ def read_text(path: Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
+    with convert_os_errors(LockError, path, "; `autopipe run` writes it"):
         return foreign.read(path, _LARGEST)
-    except OSError as error:
-        raise LockError(f"{path}: {error.strerror}; `autopipe run` writes it") from error
 
 
 def _decode_text(data: bytes, path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from autopipe import foreign
 from autopipe.config.problem import format_value
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, convert_os_errors
 
 _BLOCK: Final = 4096
 _MAGIC: Final = slice(257, 262)
@@ -52,8 +52,6 @@ def is_lock(head: bytes) -> bool:
 
 def read_head(path: Path) -> bytes:
     """Read the first 4 KiB of a file. Raises ConfigError."""
-    try:
-        with foreign.open_regular_file(path) as file:
-            return file.read(_BLOCK)
-    except OSError as error:
-        raise ConfigError(f"{format_value(path, 4096)}: {error.strerror}") from error
+    place = format_value(path, 4096)
+    with convert_os_errors(ConfigError, place), foreign.open_regular_file(path) as file:
+        return file.read(_BLOCK)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from autopipe import foreign
-from autopipe.errors import PackageError
+from autopipe.errors import PackageError, convert_os_errors
 from autopipe.host.copy_file import copy_content
 from autopipe.runtime.archive import BLOCK, END, Member, digest_member, make_header, read_members
 
@@ -31,10 +31,8 @@ def write_archive(
 
 def open_archive_file(archive: Path) -> BinaryIO:
     """Open an archive without reading it. Raises PackageError."""
-    try:
+    with convert_os_errors(PackageError, archive):
         return foreign.open_regular_file(archive)
-    except OSError as error:
-        raise PackageError(f"{archive}: {error.strerror}") from error
 
 
 @contextmanager

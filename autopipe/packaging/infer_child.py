@@ -10,7 +10,7 @@ from autopipe import foreign
 from autopipe.artifacts.signature import Signature
 from autopipe.compiler.library import samples
 from autopipe.config.problem import format_value
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, convert_os_errors
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
 from autopipe.signing.signers import Signers
@@ -62,10 +62,10 @@ def _name_input_files(names: Sequence[str], inputs: Sequence[str]) -> dict[str, 
 
 def _load_array(path: Path) -> np.ndarray:
     try:
-        with foreign.open_regular_file(path) as file:
+        with convert_os_errors(ConfigError, path), foreign.open_regular_file(path) as file:
             array = np.load(file, allow_pickle=False)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except ConfigError:
+        raise
     except Exception as error:  # noqa: BLE001 - a header is Python, and raises what its parsers do
         raise ConfigError(f"{path}: not a .npy file: {format_value(error, 200)}") from None
     if not isinstance(array, np.ndarray):
@@ -87,9 +87,7 @@ def _describe_output(name: str, array: np.ndarray) -> str:
 
 def _save_output(folder: Path, name: str, array: np.ndarray) -> Path:
     path = folder / f"{quote(name, safe='')}.npy"
-    try:
+    with convert_os_errors(ConfigError, f"--output {path}"):
         folder.mkdir(parents=True, exist_ok=True)
         np.save(path, array, allow_pickle=False)
-    except OSError as error:
-        raise ConfigError(f"--output {path}: {error.strerror or error}") from None
     return path

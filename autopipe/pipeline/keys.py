@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from autopipe.environment.facet import Facts
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, convert_os_errors
 from autopipe.pipeline.stage import Stage
 from autopipe.store.canonical import Document
 from autopipe.store.content import TreeDigests, digest_tree
@@ -48,8 +48,7 @@ def digest_sources(stage: Stage, contents: TreeDigests) -> dict[str, str]:
 def _digest_source(source: Path, contents: TreeDigests) -> str:
     """Digest a file outside the store, following symbolic links."""
     try:
-        return digest_tree(contents.manifest(source.resolve(strict=True)))
-    except OSError as error:
-        raise ConfigError(f"{source}: {error.strerror}") from error
+        with convert_os_errors(ConfigError, source):
+            return digest_tree(contents.manifest(source.resolve(strict=True)))
     except IrregularError as error:
         raise ConfigError(f"{source}: {error}") from error

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from autopipe.config.suggestion import find_closest
+from autopipe.config.suggestion import suggest_name
 from autopipe.errors import ConfigError
 from autopipe.pipeline.stage import Stage
 
@@ -45,9 +45,8 @@ def require_stages(names: Iterable[str], stages: Collection[str], option: str) -
     """Raise ConfigError, with a suggestion, unless every name is a stage of this pipeline."""
     for name in names:
         if name not in stages:
-            near = find_closest(name, stages)
-            hint = f"did you mean `{near}`?" if near else f"its stages are {', '.join(stages)}"
-            raise ConfigError(f"{option} {name}: no such stage in this pipeline; {hint}")
+            hint = suggest_name(name, stages, f"its stages are {', '.join(stages)}")
+            raise ConfigError(f"{option} {name}: no such stage in this pipeline{hint}")
 
 
 def check_forced(names: Iterable[str], stages: Iterable[Stage], plan: Plan) -> None:

@@ -38,12 +38,12 @@ def import_records(store: RecordStore, source: Path, target: str | None) -> Brou
     first = _read_first_object(source)
     autotvm.refuse_ansor(first, source)
     if "input" in first and "config" in first:
-        log = autotvm.read(_read_lines(source))
+        log = autotvm.read(lines.read_lines(source))
         return _build_import_result("seed", add_seeds(store, log.seeds), log.left_out)
     if "checksum" not in first:
         raise ConfigError(f"{source}: neither `autopipe records export` nor AutoTVM wrote this")
     left_out = LeftOut()
-    counts = add_claims(store, list_sound_records(lines.read(_read_lines(source)), left_out))
+    counts = add_claims(store, list_sound_records(lines.read(lines.read_lines(source)), left_out))
     return _build_import_result("record", counts, left_out.located(source))
 
 
@@ -63,17 +63,9 @@ def _build_import_result(kind: str, counts: Taken, left_out: Mapping[str, int]) 
     return Brought(kind, counts.added, counts.known, {**left_out, **condemned})
 
 
-def _read_lines(source: Path) -> Iterator[bytes | None]:
-    try:
-        with foreign.open_regular_file(source) as file:
-            yield from foreign.read_lines(file, lines.LONGEST)
-    except OSError as error:
-        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
-
-
 def _read_first_object(source: Path) -> dict[str, Any]:
     """Return the first line that is a JSON object: a damaged one costs itself."""
-    for line in _read_lines(source):
+    for line in lines.read_lines(source):
         try:
             return foreign.parse_object(line or b"")
         except foreign.MalformedError:

@@ -4,10 +4,12 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from autopipe import foreign
 from autopipe.config.problem import format_value
+from autopipe.errors import ConfigError, convert_os_errors
 from autopipe.records import fields
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
@@ -45,6 +47,13 @@ def read(lines: Iterable[bytes | None]) -> Iterator[RecordDetails | Bad]:
                 yield _parse_details(foreign.parse_object(line))
             except ValueError as error:
                 yield Bad(number, str(error))
+
+
+def read_lines(path: Path) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None for one that is too long. Raises ConfigError."""
+    place = f"{path}: cannot be read"
+    with convert_os_errors(ConfigError, place), foreign.open_regular_file(path) as file:
+        yield from foreign.read_lines(file, LONGEST)
 
 
 def select_winners(records: Iterable[RecordDetails]) -> list[RecordDetails]:

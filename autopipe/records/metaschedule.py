@@ -6,7 +6,7 @@ A line that TVM cannot read may end the process, so each workload is read in a f
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,7 +94,7 @@ def _read_in_child(request: Mapping[str, Any]) -> dict[str, object]:
 def _read_modules(path: Path) -> list[str | None]:
     """Return the module of each line as JSON, None for a line that is damaged."""
     modules: list[str | None] = []
-    for line in _read_lines(path):
+    for line in lines.read_lines(path):
         try:
             _, payload = foreign.parse(line or b"")
             modules.append(base64.b64decode(payload, validate=True)[_HEADER:].decode())
@@ -108,7 +108,7 @@ def _read_fastest_trials(
 ) -> dict[int, list[tuple[list[float], str, dict[str, Any]]]]:
     """Return the fastest times, traces and targets by index of the workload."""
     fastest: dict[int, list[tuple[list[float], str, dict[str, Any]]]] = {}
-    for line in _read_lines(path):
+    for line in lines.read_lines(path):
         if line is not None and not line.strip():
             continue
         try:
@@ -130,14 +130,6 @@ def _read_fastest_trials(
         except (ValueError, TypeError, AttributeError):
             left_out.add("damaged")
     return fastest
-
-
-def _read_lines(path: Path) -> Iterator[bytes | None]:
-    try:
-        with foreign.open_regular_file(path) as file:
-            yield from foreign.read_lines(file, lines.LONGEST)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _compute_mean_time(trial: tuple[list[float], str, dict[str, Any]]) -> float:

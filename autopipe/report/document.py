@@ -15,7 +15,7 @@ from autopipe.benchmarking.baseline import Baseline
 from autopipe.benchmarking.regression import to_baseline
 from autopipe.config.frozen import Frozen
 from autopipe.config.problem import format_first_error, format_value
-from autopipe.errors import ConfigError
+from autopipe.errors import ConfigError, convert_os_errors
 from autopipe.store.canonical import pretty
 from autopipe.tasks.shares import Shares
 
@@ -331,11 +331,9 @@ def read_report(path: Path) -> RunReport:
 
 def load_builds(path: Path) -> RunReport | BuildsReport:
     """Read the report of a run, or those of several builds. Raises ConfigError."""
-    try:
+    hint = "; `autopipe run FILE --report PATH.json` writes it"
+    with convert_os_errors(ConfigError, format_value(path, 4096), hint):
         data = foreign.read(path, _LARGEST)
-    except OSError as error:
-        hint = "`autopipe run FILE --report PATH.json` writes it"
-        raise ConfigError(f"{format_value(path, 4096)}: {error.strerror}; {hint}") from error
     try:
         document = foreign.parse(data)
         several = isinstance(document, dict) and "builds" in document

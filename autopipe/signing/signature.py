@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from autopipe.errors import ConfigError, StoreError
+from autopipe.errors import ConfigError, StoreError, convert_os_errors
 from autopipe.host.copy_file import copy_content
 
 LARGEST: Final = 1 << 16
@@ -41,15 +41,12 @@ def copy_of(content: BinaryIO) -> BinaryIO:
 
     Raises StoreError if the disk is full.
     """
-    try:
-        with ExitStack() as stack:
-            copy = stack.enter_context(tempfile.TemporaryFile())
-            copy_content(content, copy)
-            copy.seek(0)
-            stack.pop_all()
-    except OSError as error:
-        why = error.strerror or error
-        raise StoreError(f"{tempfile.tempdir}: no copy to check: {why}") from error
+    place = f"{tempfile.gettempdir()}: no copy to check"
+    with convert_os_errors(StoreError, place), ExitStack() as stack:
+        copy = stack.enter_context(tempfile.TemporaryFile())
+        copy_content(content, copy)
+        copy.seek(0)
+        stack.pop_all()
     return cast("BinaryIO", copy)
 
 

@@ -198,7 +198,7 @@ def test_a_linker_that_can_not_be_is_refused(refused, fields, said):
 
 @pytest.mark.fault("A12")
 def test_a_processor_that_llvm_does_not_know_is_refused(refused):
-    said = "f:9:16: target.mcpu: 'znver9' is no processor that LLVM knows; did you mean 'znver5'?"
+    said = "f:9:16: target.mcpu: 'znver9' is no processor that LLVM knows; did you mean `znver5`?"
     assert refused(GOOD + "target: {mcpu: znver9}\n") == [said]
     assert "LLVM knows" in refused(GOOD + "target: {mcpu: z, mtriple: aarch64-linux-gnu}\n")[0]
 
