@@ -17,9 +17,9 @@ from safetensors.numpy import load_file
 from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.benchmarking.competitors import COMPETITORS, Run
 from autopipe.benchmarking.conditions import read_counters
-from autopipe.benchmarking.quota import read_cpu_quota
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
+from autopipe.host.control_groups import read_cpu_quota
 from autopipe.host.stopwatch import time_calls
 from autopipe.processes import call
 from autopipe.store import arrays

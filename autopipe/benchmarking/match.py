@@ -1,10 +1,12 @@
 """Time the competitors in alternating order, one at a time."""
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autopipe.artifacts.benchmark import (
+    BenchmarkMachine,
     BenchmarkResult,
     Round,
     TimedContender,
@@ -15,8 +17,8 @@ from autopipe.benchmarking.competitors import COMPETITORS
 from autopipe.benchmarking.conditions import Disturbance, disturbance, load_average
 from autopipe.benchmarking.contender import Timed, find_outputs_path, time_contender
 from autopipe.benchmarking.latency import compare_latencies, summarize_rounds
-from autopipe.benchmarking.machine import describe_machine
 from autopipe.compiler.step_counter import ReportDone, count_steps
+from autopipe.compiler.target import cpu
 from autopipe.config.benchmark import Benchmark
 from autopipe.errors import StageError
 
@@ -173,3 +175,14 @@ def _find_obstacle(competitor: str, model: Path) -> str | None:
     if not model.exists():
         return "it runs ONNX models, and this is none"
     return COMPETITORS[competitor].obstacle()
+
+
+def describe_machine(load_before: float, gpu: str | None = None) -> BenchmarkMachine:
+    """Describe the machine after the last round."""
+    return BenchmarkMachine(
+        cpu=cpu.read_cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        gpu=gpu,
+        load_before=load_before,
+        load_after=load_average(),
+    )

@@ -7,10 +7,17 @@ from typing import Final
 
 from autopipe.artifacts.signature import LIBRARY
 from autopipe.benchmarking.baseline import OURS
-from autopipe.comparison.build import Build, BuiltTask, ContenderTime, Fields, Time
+from autopipe.comparison.build import (
+    Build,
+    BuiltTask,
+    Change,
+    ContenderTime,
+    Fields,
+    Time,
+    list_value_changes,
+)
 from autopipe.comparison.matching import TaskChange, match_tasks
 from autopipe.comparison.timing import TimingVerdict, judge_times
-from autopipe.comparison.values import Change, list_value_changes
 
 TOPICS: Final = (
     "outcome", "configuration", "target", "versions", "sources", "size", "accuracy", "artifacts",

@@ -2,10 +2,9 @@
 
 from dataclasses import asdict
 
-from autopipe.comparison.build import Build, Time
+from autopipe.comparison.build import ABSENT, Build, Change, Time
 from autopipe.comparison.difference import Difference
 from autopipe.comparison.matching import TaskChange
-from autopipe.comparison.values import ABSENT, Change
 from autopipe.store.canonical import pretty
 
 

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import islice
 
-from autopipe.comparison.build import BuiltTask, Time, flatten_document
+from autopipe.comparison.build import (
+    ABSENT,
+    BuiltTask,
+    Change,
+    Time,
+    flatten_document,
+    list_value_changes,
+)
 from autopipe.comparison.timing import TimingVerdict, judge_times
-from autopipe.comparison.values import ABSENT, Change, list_value_changes
 
 _Pair = tuple[BuiltTask | None, BuiltTask | None]
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from autopipe.comparison.build import Time
+from autopipe.comparison.build import ABSENT, Change, Time
 from autopipe.comparison.difference import KNOBS, Difference, LatencyChange, Left
 from autopipe.comparison.matching import TaskChange
-from autopipe.comparison.values import ABSENT, Change
 from autopipe.report.units import format_seconds
 
 NOTHING: Final = "-"

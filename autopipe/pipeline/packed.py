@@ -13,7 +13,7 @@ from autopipe.host.memory import describe_memory_limit
 from autopipe.pipeline.events import Emit
 from autopipe.pipeline.stage import Context, Diagnostics, Stage
 from autopipe.pipeline.zygote import MEANWHILE
-from autopipe.processes.ceiling import ceiling, hold
+from autopipe.processes.bounds import ceiling, hold
 
 
 def pack_stage(stage: Stage, ctx: Context) -> dict[str, Any]:

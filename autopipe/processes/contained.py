@@ -4,10 +4,14 @@ A child answers one request after the other. It is forked at the first request, 
 this process at that time, and again after it ended. Fork only while there is a single thread.
 """
 
+import faulthandler
 import gc
 import json
+import os
 import re
 import signal
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,11 +21,9 @@ from autopipe.errors import StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
 from autopipe.processes.bounds import first_to_go, limit_address_space
-from autopipe.processes.ending import ask_to_end, end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong, make_link_pair
-from autopipe.processes.printed import Printed
-from autopipe.processes.start import Forked, fork_process
+from autopipe.processes.start import Forked, ask_to_end, end_process, fork_process
 
 SECONDS = 120.0
 """After which work that has not answered counts as hung."""
@@ -41,6 +43,12 @@ _OURS: Final = re.compile(r'\n  File "\S*contained\.py", line \d+ in _serve_requ
 Handler = Callable[[Any], Any]
 """Answers a request; both are JSON values."""
 
+_TAIL: Final = 1 << 14
+"""Bytes of the end of the output that are kept."""
+
+_PASSED: Final = 1 << 16
+"""Maximum bytes that are copied at a time; earlier ones are dropped."""
+
 
 class Failed(StageError):  # noqa: N818 - says what happened
     """Work in a child crashed, hung, exceeded its memory or raised an exception."""
@@ -55,6 +63,35 @@ class Failed(StageError):  # noqa: N818 - says what happened
     def how(self) -> How:
         """The kind of its end."""
         return self.report.how
+
+
+class Printed:
+    """An anonymous file for the output of a child; create it before the fork."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self._seen = 0
+
+    def take(self) -> None:
+        """Redirect the output of this process, and stacks of crashes; called in the child."""
+        for stream in (1, 2):
+            os.dup2(self._file.fileno(), stream)
+        sys.stdout, sys.stderr = (os.fdopen(n, "w", 1, closefd=False) for n in (1, 2))
+        faulthandler.disable()  # so that enabling replaces the handlers of native code
+        faulthandler.enable(2)
+
+    def pass_on(self) -> str:
+        """Copy new output to that of this process; return the end of all output."""
+        end = os.fstat(self._file.fileno()).st_size
+        start = max(self._seen, end - _PASSED)
+        os.write(2, os.pread(self._file.fileno(), end - start, start))  # reading moves no offset
+        self._seen = end
+        tail = os.pread(self._file.fileno(), _TAIL, max(0, end - _TAIL))
+        return tail.decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 class Child:

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
+from autopipe.artifacts.signature import Port, Signature
 from autopipe.benchmarking.conditions import read_counters
-from autopipe.benchmarking.quota import read_cpu_quota
 from autopipe.compiler.library.model_instances import Instance
 from autopipe.compiler.library.prepared_run import PreparedRun
 from autopipe.compiler.library.runtime import load_artifact
-from autopipe.errors import StageError
+from autopipe.config.problem import format_value
+from autopipe.errors import ConfigError, StageError
+from autopipe.host.control_groups import read_cpu_quota
 from autopipe.host.stopwatch import compute_lower_quartile, time_call
 from autopipe.measure.call_watch import set_watch
 from autopipe.packaging.infer_child import read_inputs
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
-from autopipe.profiling.sizes import make_zero_inputs
 
 if TYPE_CHECKING:
     from tvm.runtime import Tensor
@@ -212,3 +213,34 @@ def _list_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, list[int]]:
 
 if __name__ == "__main__":
     call.serve_request(_answer_request)
+
+
+def make_zero_inputs(signature: Signature, sizes: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return zeros for each input; `sizes` are texts such as `input:0=4` for dynamic dimensions.
+
+    Raises ConfigError for a size that the model does not take.
+    """
+    chosen_sizes = {name: one.last for name, one in signature.dimensions.items()}
+    for text in sizes:
+        name, value = _read_size(signature.inputs, text)
+        if reason := signature.dimensions[name].refusal(value):
+            raise ConfigError(f"--size {format_value(text)}: {name} {reason}")
+        chosen_sizes[name] = value
+    return {port.name: np.zeros(port.shape, port.dtype) for port in signature.at(chosen_sizes)}
+
+
+def _read_size(ports: Sequence[Port], text: str) -> tuple[str, int]:
+    """Parse `INPUT[:AXIS]=N` to the name of a dynamic dimension and its size."""
+    place, _, number = text.rpartition("=")
+    name, colon, axis = place.rpartition(":")
+    port = next((one for one in ports if one.name == (name if colon else place)), None)
+    if port is None and colon:
+        port = next((one for one in ports if one.name == place), None)
+        axis = ""
+    try:
+        at = int(axis) if colon and axis else 0
+        if port is not None and port.dimensions[at].isidentifier():
+            return port.dimensions[at], int(number)
+    except (ValueError, IndexError):
+        pass
+    raise ConfigError(f"--size {format_value(text)}: write INPUT[:AXIS]=N of a dynamic dimension")

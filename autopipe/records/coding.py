@@ -1,15 +1,21 @@
-"""Records as rows of the store."""
+"""Records as rows of the store: checked when they are read, and kept aside if damaged."""
 
 import json
 import math
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from autopipe.records import fields
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.record import Platform, Record
 from autopipe.records.schema import COLUMNS, PLATFORM
+
+CHECKED: Final = ", ".join(("records.id", *PLATFORM, *COLUMNS, "checksum"))
+"""The columns that `decode_checked` wants of a row, after the hash of its workload."""
+
+_KEPT: Final = ", ".join(("workload", *PLATFORM, *COLUMNS, "checksum"))
 
 
 def encode_record(record: Record) -> list[object]:
@@ -87,3 +93,32 @@ def find_workload(connection: sqlite3.Connection, name: str, identity: str) -> i
 def to_sort_key(record: Record) -> tuple[bool, bool, float]:
     """Order records: the fastest first, then those with a coarse time, then failures."""
     return record.median == math.inf, record.cut, record.median
+
+
+def decode_checked(workload: str, row: Sequence[Any]) -> tuple[int, Platform, Record] | None:
+    """Return the record of a row of `CHECKED`, with its id, or None if its checksum is wrong."""
+    key, target, versions, device, *values, checksum = row
+    record = decode_record(workload, values)
+    if record is None or not all(isinstance(text, str) for text in (target, versions, device)):
+        return None
+    platform = Platform(target, versions, device)
+    return (key, platform, record) if record.checksum(platform) == checksum else None
+
+
+def keep_aside(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    """Move damaged records out of the way; in a read-only file they stay."""
+    if not ids:
+        return
+    marks = ", ".join("?" * len(ids))
+    with suppress(sqlite3.OperationalError), connection:
+        connection.execute(
+            f"INSERT INTO damaged ({_KEPT})"  # noqa: S608 - constants
+            f" SELECT {_KEPT} FROM records WHERE id IN ({marks})",
+            ids,
+        )
+        connection.execute(f"DELETE FROM records WHERE id IN ({marks})", ids)  # noqa: S608
+
+
+def count_damaged(connection: sqlite3.Connection) -> int:
+    """Return how many were moved out of the way since the store was made."""
+    return int(connection.execute("SELECT COUNT(*) FROM damaged").fetchone()[0])

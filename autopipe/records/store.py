@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from autopipe.errors import StoreError
-from autopipe.records import damage
 from autopipe.records.about import WorkloadInfo
-from autopipe.records.coding import find_workload, insert_records, insert_workload, to_sort_key
+from autopipe.records.coding import (
+    CHECKED,
+    count_damaged,
+    decode_checked,
+    find_workload,
+    insert_records,
+    insert_workload,
+    keep_aside,
+    to_sort_key,
+)
 from autopipe.records.connection import open_readable, open_writable, wrap_store_errors
 from autopipe.records.identity import digest_module
 from autopipe.records.record import FASTEST, Platform, Record
@@ -16,16 +24,14 @@ from autopipe.records.salvage import find_salvage_path, salvage_store
 from autopipe.store.files import is_irregular
 from autopipe.store.locks import Patience, hold_lock
 
-_CHECKED: Final = ", ".join(damage.CHECKED)
-
 _SELECT: Final = (
-    f"SELECT {_CHECKED} FROM records"  # noqa: S608 - constants
+    f"SELECT {CHECKED} FROM records"  # noqa: S608 - constants
     " WHERE workload = ? AND target = ? AND versions = ? AND device = ? AND here"
     " AND id > ? AND id NOT IN (SELECT record FROM wrong) ORDER BY id"
 )
 
 _ALL: Final = (
-    f"SELECT hash, identity, about, reason, here, {_CHECKED} FROM records"  # noqa: S608 - constants
+    f"SELECT hash, identity, about, reason, here, {CHECKED} FROM records"  # noqa: S608 - constants
     " JOIN workloads ON workloads.id = records.workload"
     " LEFT JOIN wrong ON wrong.record = records.id"
 )
@@ -227,7 +233,7 @@ class RecordStore:
     def kept_aside(self) -> int:
         """Return how many damaged records were ever moved out of the way."""
         with wrap_store_errors(self.path):
-            return damage.count_damaged(self.connection)
+            return count_damaged(self.connection)
 
     def close(self) -> None:
         """Close the file."""
@@ -256,10 +262,10 @@ class RecordStore:
         """
         for workload, row in rows:
             if (workload, row) not in decoded:
-                decoded[workload, row] = damage.decode_checked(workload, row)
+                decoded[workload, row] = decode_checked(workload, row)
         decoded_rows = [(row[0], decoded[workload, row]) for workload, row in rows]
         bad = [key for key, record in decoded_rows if record is None]
-        damage.keep_aside(self.connection, bad)
+        keep_aside(self.connection, bad)
         self.damaged += len(bad)
         return iter([record for _, record in decoded_rows if record is not None])
 

@@ -18,13 +18,13 @@ from autopipe.verification import doubts, reference
 from autopipe.verification.case_source import Batch, CaseSource
 from autopipe.verification.compare import check_names, compute_rms
 from autopipe.verification.contained_build import ContainedBuild
+from autopipe.verification.doubts import describe_worst, find_worst
 from autopipe.verification.inputs import Case
 from autopipe.verification.judge import CaseJudge, to_size_key
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.reference import Expected
 from autopipe.verification.rounding import Rounding
 from autopipe.verification.second_opinion import ComparedCase, resolve_disagreements
-from autopipe.verification.worst import describe_worst, find_worst
 
 _Compare = Callable[[CaseJudge, Case, ReferenceAnswer], CheckedCase]
 """Compares the build with the reference's outputs for a case."""

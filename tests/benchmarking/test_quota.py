@@ -1,6 +1,6 @@
 import pytest
 
-from autopipe.benchmarking.quota import read_cpu_quota
+from autopipe.host.control_groups import read_cpu_quota
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autopipe.comparison.build import Time, flatten_document
+from autopipe.comparison.build import ABSENT, Change, Time, flatten_document
 from autopipe.comparison.difference import Left, compare_builds
 from autopipe.comparison.timing import TimingVerdict, judge_times
-from autopipe.comparison.values import ABSENT, Change
 from autopipe.lock.recognize import FileKind
 from tests.comparison.builds import build, latency, task
 from tests.support.table import each_row

@@ -1,8 +1,8 @@
 """Which task is which."""
 
+from autopipe.comparison.build import ABSENT, Change
 from autopipe.comparison.matching import match_tasks
 from autopipe.comparison.timing import TimingVerdict
-from autopipe.comparison.values import ABSENT, Change
 from tests.comparison.builds import KNOBS, task
 
 

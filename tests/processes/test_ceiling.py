@@ -5,7 +5,7 @@ import pytest
 from autopipe.errors import StageError
 from autopipe.host import memory, refusal
 from autopipe.pipeline import packed
-from autopipe.processes.ceiling import ceiling, hold
+from autopipe.processes.bounds import ceiling, hold
 from tests.support import hungry
 
 

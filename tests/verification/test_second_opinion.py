@@ -5,10 +5,10 @@ import pytest
 
 from autopipe.artifacts.verification import CheckedCase, OutputComparison, Tolerance, Verification
 from autopipe.verification.compare import compare_outputs, fill_undefined_outputs
+from autopipe.verification.doubts import describe_worst
 from autopipe.verification.inputs import Case
 from autopipe.verification.oracle import Oracle, ReferenceAnswer
 from autopipe.verification.second_opinion import ComparedCase, resolve_disagreements
-from autopipe.verification.worst import describe_worst
 
 ALLOWED = Tolerance(rtol=1e-3, atol=1e-4)
 CASE = Case("random-0", edge=False, arrays={"x": np.ones(4, np.float32)})

@@ -10,17 +10,20 @@ from typing import Final
 from autopipe.artifacts.benchmark import BenchmarkReport
 from autopipe.report.document import RunReport
 from autopipe.report.html.accuracy import write_accuracy
-from autopipe.report.html.course import write_gates, write_stages, write_warnings
+from autopipe.report.html.course import (
+    write_failures,
+    write_gates,
+    write_since,
+    write_stages,
+    write_warnings,
+)
 from autopipe.report.html.elements import Content, Markup, join_lines, make_element
-from autopipe.report.html.failures import write_failures
 from autopipe.report.html.graph import write_graph
 from autopipe.report.html.latency import write_latency
 from autopipe.report.html.memory import write_memory
-from autopipe.report.html.moves import write_moves
 from autopipe.report.html.origins import write_origins
 from autopipe.report.html.overview import write_overview
 from autopipe.report.html.profile import write_profile
-from autopipe.report.html.since import write_since
 from autopipe.report.html.tables import (
     Cell,
     TableRow,
@@ -28,7 +31,7 @@ from autopipe.report.html.tables import (
     make_table,
     make_time_cell,
 )
-from autopipe.report.html.tasks import write_tasks
+from autopipe.report.html.tasks import write_moves, write_tasks
 from autopipe.report.html.tuning import write_tuning
 from autopipe.report.html.view import BuildView
 

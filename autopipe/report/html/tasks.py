@@ -1,4 +1,4 @@
-"""The section on kernels of a build: schedule, time and computation of each."""
+"""The sections on kernels of a build: schedule, time and computation of each, and transposes."""
 
 import zlib
 from base64 import b64encode
@@ -31,6 +31,11 @@ _NODES: Final = 4
 """Largest number of nodes in a row; its details list all."""
 _LONGEST: Final = 1 << 20
 """Largest number of characters of a compressed text; the rest is omitted."""
+
+_TRANSPOSES: Final = frozenset({"permute_dims", "layout_transform"})
+
+_FREE: Final = frozenset({"reshape", "squeeze", "expand_dims", "flatten"})
+"""Operators that keep the order of elements."""
 
 
 def write_tasks(view: BuildView) -> Markup:
@@ -197,3 +202,32 @@ def _build_engine_table(
     )  # fmt: skip
     title = f"Schedules of {format_plural(len(tasks), 'kernel')}"
     return make_table(title, ("engine", "implementation", ">kernels", column), rows)
+
+
+def write_moves(view: BuildView) -> Markup:
+    """Write the transposes that remain in the build as separate kernels."""
+    report = view.report
+    added_tasks = {call.task for graph in report.graphs for call in graph.calls if call.added}
+    times, shares = sum_times(report), time_shares(report)
+    rows = [
+        _build_transpose_row(task, time, share, added=at in added_tasks)
+        for at, (task, time, share) in enumerate(zip(report.tasks, times, shares, strict=True))
+        if _is_transpose(task)
+    ]
+    header = ("kernel", ">calls", ">all calls", ">share", "why", "nodes")
+    return make_table("Kernels that only transpose", header, rows)
+
+
+def _is_transpose(task: TaskReport) -> bool:
+    ops = set(task.ops)
+    return bool(ops & _TRANSPOSES) and ops <= _TRANSPOSES | _FREE
+
+
+def _build_transpose_row(
+    task: TaskReport, every: float | None, share: float, *, added: bool
+) -> TableRow:
+    return TableRow((
+        task.name, Cell(task.calls, task.calls), make_time_cell(every), Cell(f"{share:.1%}", share),
+        "added where a layout changes" if added else "with nodes of the model",
+        ", ".join(task.nodes),
+    ))  # fmt: skip
