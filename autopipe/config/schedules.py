@@ -1,14 +1,70 @@
 """Section `schedules`: which engine may schedule which task."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from fnmatch import fnmatchcase
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticKnownError
 
-from autopipe.config.engine_name import EngineName
 from autopipe.config.frozen import Consistent, Contradiction, Distinct
-from autopipe.config.implementation_name import ImplementationGlob
 from autopipe.config.match import Match
+from autopipe.libraries import LIBRARIES
+
+ENGINES: Final = (
+    "ansor",
+    "autotvm",
+)
+"""The engines of autopipe; `autopipe.schedules.engines.registry` creates them."""
+
+IMPLEMENTATIONS: Final = ("direct", "winograd2", "winograd4", "winograd6")
+"""The implementations of autopipe: the lowered function itself, and others in order of trial."""
+
+
+def _list_registered(group: str) -> list[str]:
+    """List the names that installed packages register in a group of entry points."""
+    from autopipe import extensions
+
+    return [entry.name for entry in extensions.installed() if entry.group == group]
+
+
+def _check_engine(name: str) -> str:
+    if name not in ENGINES and name not in (registered := _list_registered("autopipe.engines")):
+        raise _build_unknown_error(*ENGINES, *registered)
+    return name
+
+
+def _check_implementation(glob: str) -> str:
+    if any(fnmatchcase(name, glob) for name in IMPLEMENTATIONS):
+        return glob
+    libraries = [library for library in LIBRARIES if fnmatchcase(library.name, glob)]
+    if any(library.version() for library in libraries):
+        return glob
+    registered = _list_registered("autopipe.implementations")
+    if any(fnmatchcase(name, glob) for name in registered):
+        return glob
+    if libraries:
+        raise ValueError(libraries[0].missing())
+    library_names = [library.name for library in LIBRARIES]
+    raise _build_unknown_error(*IMPLEMENTATIONS, *library_names, *registered)
+
+
+def _build_unknown_error(*known_names: str) -> PydanticKnownError:
+    return PydanticKnownError("literal_error", {"expected": " or ".join(map(repr, known_names))})
+
+
+EngineName = Annotated[str, AfterValidator(_check_engine), Field(examples=list(ENGINES))]
+"""One of `ENGINES`, or the name of an installed entry point of the group `autopipe.engines`."""
+
+ImplementationGlob = Annotated[
+    str,
+    AfterValidator(_check_implementation),
+    Field(
+        examples=[*IMPLEMENTATIONS, *(one.name for one in LIBRARIES if one.distribution)],
+    ),
+]
+"""A glob that one of `IMPLEMENTATIONS` or an installed library fits, or an installed entry point of
+`autopipe.implementations`."""
 
 FallbackName = Literal["static", "default"]
 Chain = Annotated[Distinct[FallbackName], Field(min_length=1)]

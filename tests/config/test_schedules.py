@@ -75,16 +75,16 @@ def test_installed_packages_bring_engines_and_implementations(read, monkeypatch)
 
 def test_our_names_are_those_that_there_are():
     """The grammar knows them without TVM."""
-    from autopipe.config import engine_name, implementation_name
+    from autopipe.config import schedules
     from autopipe.schedules.engines.registry import ENGINES
     from autopipe.schedules.implementations import IMPLEMENTATIONS
     from autopipe.schedules.implementations.implementation import DIRECT
     from tests.schedules.tasks import CONDITIONS
 
     names = (DIRECT, *(each.NAME for each in IMPLEMENTATIONS))
-    assert names == implementation_name.NAMES
-    assert tuple(ENGINES) == engine_name.OURS
-    for name in engine_name.OURS:
+    assert names == schedules.IMPLEMENTATIONS
+    assert tuple(ENGINES) == schedules.ENGINES
+    for name in schedules.ENGINES:
         assert ENGINES[name](CONDITIONS).name == name
 
 

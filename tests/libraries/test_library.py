@@ -37,7 +37,7 @@ schedules:
 def missing(monkeypatch):
     """OpenBLAS as it is where nobody installed it."""
     absent = OPENBLAS._replace(distribution="scipy-openblas-that-nobody-has")
-    for place in ("autopipe.libraries", "autopipe.config.implementation_name"):
+    for place in ("autopipe.libraries", "autopipe.config.schedules"):
         monkeypatch.setattr(f"{place}.LIBRARIES", (absent, CUBLAS))
     return absent
 

@@ -318,8 +318,8 @@ def test_what_an_extension_must_have_is_what_the_contracts_say():
 
 
 def test_our_engines_are_the_ones_that_yaml_may_name():
-    from autopipe.config.engine_name import OURS
+    from autopipe.config.schedules import ENGINES
     from autopipe.schedules.engines.registry import load_engine_makers
     from tests.schedules.tasks import CONDITIONS
 
-    assert all(load_engine_makers([name], CONDITIONS)[name]().name == name for name in OURS)
+    assert all(load_engine_makers([name], CONDITIONS)[name]().name == name for name in ENGINES)
