@@ -9,7 +9,7 @@ from pydantic import Field
 
 from autopipe.artifacts.document import ArtifactDocument
 from autopipe.config.dimension import format_sizes
-from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.frozen import Frozen
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -103,10 +103,8 @@ class Round(Frozen, frozen=True):
     """The cause of a disturbance; a disturbed round is dropped if most were not disturbed."""
 
 
-class SizedTimes(Sparse, frozen=True):
+class SizedTimes(Frozen, frozen=True):
     """The times of the competitors at certain sizes of a model with dynamic shapes."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"best"})
 
     sizes: dict[str, int]
     """The size of each dimension."""
@@ -124,10 +122,8 @@ class SizedTimes(Sparse, frozen=True):
     """The fastest reference runtime at these sizes, if several were timed."""
 
 
-class BenchmarkResult(Sparse, frozen=True):
+class BenchmarkResult(Frozen, frozen=True):
     """The times of all competitors; with dynamic shapes, at the first timed sizes."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"at_sizes", "best"})
 
     machine: BenchmarkMachine
     """The machine of the measurement."""

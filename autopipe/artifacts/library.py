@@ -9,7 +9,6 @@ from autopipe.artifacts.numbers import Amount, Count
 from autopipe.artifacts.signature import Port, Signature, SizedLibrary
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
 from autopipe.config.dimension import Dimension, DimensionName
-from autopipe.config.frozen import Sparse
 from autopipe.config.names import DeviceName
 
 Short = Literal["products", "products and convolutions"]
@@ -57,13 +56,10 @@ class LibraryTask(Part, frozen=True):
     """Crashes, timeouts, memory overruns and exceptions."""
 
 
-class BuiltLibrary(Sparse, ArtifactDocument, frozen=True):
+class BuiltLibrary(ArtifactDocument, frozen=True):
     """A library: its signature, target, versions and tasks."""
 
     FILE: ClassVar[str] = "library.json"
-    ADDED: ClassVar[frozenset[str]] = frozenset(
-        {"dimensions", "entries", "halves", "rounded", "short"}
-    )
 
     name: str
     """The model's name."""

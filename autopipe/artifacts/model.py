@@ -7,14 +7,12 @@ from autopipe.artifacts.numbers import Count
 from autopipe.artifacts.promises import OutputPromises
 from autopipe.artifacts.signature import Port
 from autopipe.config.dimension import Dimension, DimensionName
-from autopipe.config.frozen import Sparse
 from autopipe.config.model import Digest
 
 
-class ImportedModel(Sparse, ArtifactDocument, frozen=True):
+class ImportedModel(ArtifactDocument, frozen=True):
     """An imported model, besides its module and its weights."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions"})
     FILE: ClassVar[str] = "model.json"
 
     name: str

@@ -1,7 +1,7 @@
 """The signature of a library, which is known without loading it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
@@ -14,7 +14,7 @@ from autopipe.config.dimension import (
     evaluate_size,
     list_dimension_names,
 )
-from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.frozen import Frozen
 from autopipe.config.model import DType
 from autopipe.config.names import DeviceName
 from autopipe.tasks.tensor import Tensor
@@ -26,10 +26,8 @@ MOST_ELEMENTS: Final = 2**40
 _Bound = Annotated[int, Field(ge=0, le=MOST_ELEMENTS)]
 
 
-class Port(Tensor, Sparse, frozen=True):
+class Port(Tensor, frozen=True):
     """An input or output of a model."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "ranges"})
 
     name: str
     """The model's own name for it."""
@@ -118,10 +116,8 @@ class SizedLibrary(Frozen, frozen=True):
     """Names of its weights, in call order."""
 
 
-class Signature(Sparse, frozen=True):
+class Signature(Frozen, frozen=True):
     """Inputs, outputs and weights of a library."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "entries", "halves"})
 
     inputs: tuple[Port, ...]
     """Inputs, in call order."""

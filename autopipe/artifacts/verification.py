@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.config.dimension import append_sizes
-from autopipe.config.frozen import Sparse
 
 
 class Tolerance(Part, frozen=True):
@@ -18,10 +17,8 @@ class Tolerance(Part, frozen=True):
     """Absolute."""
 
 
-class OutputComparison(Sparse, Part, frozen=True):
+class OutputComparison(Part, frozen=True):
     """The comparison of one output on one case."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"elsewhere", "undetermined"})
 
     output: str
     """Name of the output."""
@@ -58,10 +55,8 @@ class CaseOutcome(StrEnum):
     """The reference is not finite on it, or refuses it."""
 
 
-class CheckedCase(Sparse, Part, frozen=True):
+class CheckedCase(Part, frozen=True):
     """One case, and the comparison of each output on it."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"sizes", "generic", "reference", "seconds"})
 
     name: str
     """Name of the case."""
@@ -96,10 +91,9 @@ class CheckedCase(Sparse, Part, frozen=True):
         return CaseOutcome.FAILED if has_failed else CaseOutcome.PASSED
 
 
-class Verification(Sparse, ArtifactDocument, frozen=True):
+class Verification(ArtifactDocument, frozen=True):
     """The comparison of a build with a reference."""
 
-    ADDED: ClassVar[frozenset[str]] = frozenset({"rounded_by", "failure"})
     FILE: ClassVar[str] = "verify.json"
 
     reference: str

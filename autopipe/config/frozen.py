@@ -1,15 +1,13 @@
 """The bases of all values from YAML: immutable and strict, without unknown fields."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, ClassVar, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -31,24 +29,6 @@ class Frozen(
 
     `sentences` finds these.
     """
-
-
-class Sparse(Frozen, frozen=True):
-    """A value that is serialized without `ADDED` fields that have their defaults.
-
-    So files that do not use a field keep their key and their bytes when the field is added.
-    """
-
-    ADDED: ClassVar[frozenset[str]]
-    """Names of the fields that are omitted at their defaults."""
-
-    @model_serializer(mode="wrap")
-    def _drop_empty_fields(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        document: dict[str, object] = dump(self)
-        for name in self.ADDED:
-            if getattr(self, name) == type(self).model_fields[name].default:
-                document.pop(name, None)
-        return document
 
 
 class Consistent(Frozen, frozen=True):

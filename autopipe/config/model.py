@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -15,7 +15,7 @@ from autopipe.config.dimension import (
     evaluate_size,
     parse_terms,
 )
-from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.frozen import Frozen
 from autopipe.config.names import FormatName
 
 DType = Literal[
@@ -76,10 +76,8 @@ def _check_no_open_axes(shape: object) -> object:
     )
 
 
-class Input(Sparse, frozen=True):
+class Input(Frozen, frozen=True):
     """The shape and type of one model input."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"value"})
 
     shape: Annotated[tuple[SizeOrName, ...], BeforeValidator(_check_no_open_axes)]
     """Size of each dimension, or the name of one of `model.dimensions`, or a sum such as
@@ -119,10 +117,8 @@ class Weights(Frozen, frozen=True):
     """Seed of the draw; the same seed gives the same weights on every machine."""
 
 
-class Model(Sparse, frozen=True):
+class Model(Frozen, frozen=True):
     """The source of the model."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"dimensions", "found"})
 
     format: FormatName = "onnx"
     """File format of the model: `onnx`, or `tvmscript` for a Python file with one Relax module or

@@ -1,14 +1,12 @@
 """Section `numerics`: options that change the rounding of results."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from autopipe.config.frozen import Sparse
+from autopipe.config.frozen import Frozen
 
 
-class Numerics(Sparse, frozen=True):
+class Numerics(Frozen, frozen=True):
     """Options that change the rounding of results."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"weights", "compute"})
 
     fast_algorithms: bool = True
     """Whether to allow implementations that round differently, such as Winograd convolutions, and

@@ -1,12 +1,12 @@
 """Section `target`: the target hardware."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe.backends import BACKENDS
-from autopipe.config.frozen import Consistent, Contradiction, Frozen, Sparse
+from autopipe.config.frozen import Consistent, Contradiction, Frozen
 from autopipe.config.names import TargetKind
 from autopipe.config.processors import ARCHITECTURES, PROCESSORS
 from autopipe.config.suggestion import suggest_name
@@ -49,10 +49,8 @@ class Hardware(Frozen, frozen=True):
     """Bytes of the shared cache."""
 
 
-class Target(Sparse, Consistent, frozen=True):
+class Target(Consistent, frozen=True):
     """A TVM target. `native` is resolved to this machine before it enters a key."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"linker", "sysroot"})
 
     kind: TargetKind = "llvm"
     """TVM's target kind: `llvm` is a processor, `cuda` an NVIDIA GPU."""

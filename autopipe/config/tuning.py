@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from autopipe.config.frozen import Consistent, Contradiction, Frozen, Sparse
+from autopipe.config.frozen import Consistent, Contradiction, Frozen
 from autopipe.config.quantity import Duration
 
 _ADDRESS: Final = re.compile(r"(tls|tcp)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -79,13 +79,11 @@ _NEEDED: Final = {"farm": "label", "rpc": "key"}
 """Required field of each runner."""
 
 
-class Measure(Sparse, Consistent, frozen=True):
+class Measure(Consistent, frozen=True):
     """The build and the measurement of one candidate.
 
     The addresses of machines, and the time to wait for them, are in no key and no lock.
     """
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"clock", "runner", "label", "key"})
 
     runner: Literal["local", "farm", "rpc"] = "local"
     """The machines that build and time: `local` this machine, `farm` machines of one kind, each of
@@ -173,10 +171,8 @@ class Reach(Frozen, frozen=True):
         return cls(**fields)
 
 
-class Tuning(Sparse, frozen=True):
+class Tuning(Frozen, frozen=True):
     """The search for schedules. `tuning: null` builds with existing records and fallbacks."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"finalists", "library_price"})
 
     budget: Budget = Budget()
     """Limits of the search."""

@@ -1,17 +1,15 @@
 """Section `verify`: the check of the build against a reference."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from autopipe.config.frozen import Distinct, Sparse
+from autopipe.config.frozen import Distinct, Frozen
 from autopipe.config.names import Samples
 
 
-class Verify(Sparse, frozen=True):
+class Verify(Frozen, frozen=True):
     """Comparison with a reference runtime; `verify: null` publishes unchecked builds."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"accuracy"})
 
     reference: Literal["auto", "onnxruntime", "onnx", "plain"] = "auto"
     """The runtime of the expected outputs: `onnxruntime`, `onnx` (its reference evaluator), `plain`

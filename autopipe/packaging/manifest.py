@@ -1,11 +1,11 @@
 """The requirements in the manifest of a package, and the names of its files."""
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
 from autopipe.artifacts.signature import Signature
-from autopipe.config.frozen import Frozen, Sparse
+from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
 from autopipe.errors import SetupError
 from autopipe.host.distributions import find_installed_version
@@ -43,10 +43,8 @@ class Processor(Frozen, frozen=True):
     """Architecture of the GPU that its kernels run on, such as `sm_90`; null for none."""
 
 
-class Needs(Sparse, frozen=True):
+class Needs(Frozen, frozen=True):
     """Requirements of opening a package."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"rounded", "variants"})
 
     processor: Processor
     """Processor that it runs on."""

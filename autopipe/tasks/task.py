@@ -1,19 +1,17 @@
 """A tuning task as a value, for filters, the policy, tuning and reports."""
 
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter
 
-from autopipe.config.frozen import Sparse
+from autopipe.config.frozen import Frozen
 from autopipe.tasks.op_info import OpInfo
 from autopipe.tasks.tensor import Tensor
 
 
-class Task(Sparse, frozen=True):
+class Task(Frozen, frozen=True):
     """One workload: a fused PrimFunc with all its calls and names."""
-
-    ADDED: ClassVar[frozenset[str]] = frozenset({"likely", "also_likely", "weights"})
 
     index: int
     """Position in the table of tasks, by first use in the model."""

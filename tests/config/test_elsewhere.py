@@ -24,7 +24,6 @@ def test_where_machines_are_is_in_no_key_and_no_lock(tmp_path):
         "label": "zen5",
     }
     assert not written.keys() & Reach.model_fields.keys()
-    assert not pipeline({}).model_dump()["tuning"]["measure"].keys() & {"runner", "label", "key"}
     reach = Reach.of(found.tuning.measure, tmp_path)
     assert (reach.scheduler, reach.certificates) == (FARM["scheduler"], str(tmp_path / "keys"))
     assert reach.wait_timeout == 5.0

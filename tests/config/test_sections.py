@@ -210,10 +210,6 @@ def test_a_processor_of_any_architecture_may_be_compiled_for(read, fields):
     assert read(GOOD + f"target: {{{fields}}}\n").target.mcpu in fields
 
 
-def test_a_target_without_a_linker_is_written_as_ever(read):
-    assert {"linker", "sysroot"}.isdisjoint(read(GOOD).target.model_dump())
-
-
 @pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_120f", "nvidia/nvidia-h100", "native"])
 def test_a_gpu_is_an_architecture_or_has_a_name(read, arch):
     assert read(GOOD + f"target: {{kind: cuda, arch: {arch}}}\n").target.arch == arch
