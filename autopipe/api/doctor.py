@@ -18,12 +18,10 @@ from autopipe.config.tuning import Measure
 from autopipe.environment.environment import find_requirement
 from autopipe.environment.toolchain import find_linker
 from autopipe.errors import AutopipeError
+from autopipe.host.control_groups import read_cpu_quota
 from autopipe.measure.tracker import Tracker, Unreached
 from autopipe.pipeline.isolate import Bug, Entry, Zygote
 from autopipe.processes import seccomp
-
-QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-"""The processor quota of a container: microseconds, and their period."""
 
 _GIB: Final = 2**30
 _TVM: Final = "autopipe.compiler.import_tvm"
@@ -75,8 +73,9 @@ def diagnose_machine(
             yield _run_check(check, with_tvm if check.tvm else without, Path(folder, "log"))
     if pipeline is not None and pipeline.tuning and pipeline.tuning.measure.tracker is not None:
         yield _diagnose_devices(pipeline.tuning.measure)
-    for look in (diagnose_threads, _diagnose_disk, _diagnose_memory):
-        yield look()
+    yield diagnose_threads()
+    yield _diagnose_space("disk", shutil.disk_usage(Path.cwd()).free, "free here", 5)
+    yield _diagnose_space("memory", psutil.virtual_memory().available, "free", 2)
 
 
 def _list_checks() -> tuple[Check, ...]:
@@ -152,21 +151,15 @@ def _run_check(check: Check, zygote: Zygote, log: Path) -> Diagnosis:
 def diagnose_threads() -> Diagnosis:
     """Compare the cores that this process may use with the container's quota."""
     cores = len(os.sched_getaffinity(0))
-    words = QUOTA.read_text(encoding="ascii").split() if QUOTA.exists() else ["max"]
-    if words[0] != "max" and int(words[0]) < cores * int(words[1]):
-        quota = int(words[0]) / int(words[1])
+    quota = read_cpu_quota()
+    if quota is not None and quota < cores:
         detail = f"{cores} cores, but time for {quota:g} only"
         return Diagnosis("warn", "threads", detail, f"set target.num_cores to {max(1, int(quota))}")
     return Diagnosis("ok", "threads", f"{cores} cores")
 
 
-def _diagnose_disk() -> Diagnosis:
-    free = shutil.disk_usage(Path.cwd()).free / _GIB
-    state: Literal["ok", "warn"] = "ok" if free >= 5 else "warn"  # noqa: PLR2004 -- GiB
-    return Diagnosis(state, "disk", f"{free:.1f} GiB free here", "a large model takes 5 GiB")
-
-
-def _diagnose_memory() -> Diagnosis:
-    free = psutil.virtual_memory().available / _GIB
-    state: Literal["ok", "warn"] = "ok" if free >= 2 else "warn"  # noqa: PLR2004 -- GiB
-    return Diagnosis(state, "memory", f"{free:.1f} GiB free", "a large model takes 2 GiB")
+def _diagnose_space(what: str, size: int, state: str, needed: int) -> Diagnosis:
+    """Compare free bytes with the GiB that a large model takes."""
+    advice = f"a large model takes {needed} GiB"
+    detail = f"{size / _GIB:.1f} GiB {state}"
+    return Diagnosis("ok" if size >= needed * _GIB else "warn", what, detail, advice)

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 import tvm
 import tvm_ffi
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from autopipe import foreign
 from autopipe.api.compute import Compute, to_declared_module
 from autopipe.api.hardware import build_conditions
+from autopipe.artifacts.document import parse_document
 from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
@@ -186,14 +187,8 @@ def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
     if it may do harm.
     """
     try:
-        document = SavedSchedule.model_validate(foreign.parse(foreign.read(Path(file), _LARGEST)))
-    except ValidationError as error:
-        (problem, *_) = error.errors()
-        where = ".".join(map(str, problem["loc"]))
-        raise ModelError(
-            f"{file}: no schedule that autopipe saved: {where}: {problem['msg']}"
-        ) from None
-    except (ValueError, OSError) as error:
+        document = parse_document(SavedSchedule, foreign.read(Path(file), _LARGEST))
+    except (foreign.MalformedError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ModelError(f"{file}: no schedule that autopipe saved: {reason}") from None
     function = prepare_function(compute, document.target, fast_algorithms=document.fast_algorithms)

@@ -2,14 +2,10 @@
 
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import PositiveInt
-
 from autopipe.artifacts.document import ArtifactDocument, Part
 from autopipe.artifacts.numbers import Amount, Count
-from autopipe.artifacts.signature import Port, Signature, SizedLibrary
+from autopipe.artifacts.signature import Signature
 from autopipe.artifacts.tuning import ContenderResult, ListedFailure
-from autopipe.config.dimension import Dimension, DimensionName
-from autopipe.config.names import DeviceName
 
 Short = Literal["products", "products and convolutions"]
 SHORT: Final[tuple[Short, Short]] = ("products", "products and convolutions")
@@ -56,18 +52,13 @@ class LibraryTask(Part, frozen=True):
     """Crashes, timeouts, memory overruns and exceptions."""
 
 
-class BuiltLibrary(ArtifactDocument, frozen=True):
+class BuiltLibrary(Signature, ArtifactDocument, frozen=True):
     """A library: its signature, target, versions and tasks."""
 
     FILE: ClassVar[str] = "library.json"
 
     name: str
     """The model's name."""
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    weights: tuple[str, ...]
-    threads: PositiveInt
-    device: DeviceName
     target: dict[str, Any]
     """The resolved target."""
     versions: dict[str, str | None]
@@ -78,12 +69,6 @@ class BuiltLibrary(ArtifactDocument, frozen=True):
     """Shares of time that are unverified as searched, measured and steady."""
     tasks: tuple[LibraryTask, ...]
     """All tasks, in the order of the model."""
-    dimensions: dict[DimensionName, Dimension] = {}
-    """Dynamic dimensions."""
-    entries: tuple[SizedLibrary, ...] = ()
-    """Libraries for specialized sizes."""
-    halves: tuple[str, ...] = ()
-    """Names of weights that are stored as float16 and passed as float32."""
     rounded: tuple[str, ...] = ()
     """Names of the model's bfloat16 weights."""
     short: Short | None = None
@@ -91,9 +76,5 @@ class BuiltLibrary(ArtifactDocument, frozen=True):
 
     @property
     def signature(self) -> Signature:
-        """Return its signature."""
-        return Signature(
-            inputs=self.inputs, outputs=self.outputs, weights=self.weights, threads=self.threads,
-            device=self.device, dimensions=self.dimensions, entries=self.entries,
-            halves=self.halves,
-        )  # fmt: skip
+        """Return its signature alone."""
+        return Signature(**{name: getattr(self, name) for name in Signature.model_fields})

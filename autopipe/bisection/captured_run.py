@@ -29,7 +29,7 @@ class CapturedCall:
     """Positions of the calls that wrote its inputs."""
 
 
-class OutputRecorder:
+class OutputRecorder(CallWatch):
     """Records the outputs of each kernel call, and which calls its inputs are from."""
 
     def __init__(self, outputs: Outputs, on_begin: Callable[[str], None]) -> None:
@@ -53,11 +53,8 @@ class OutputRecorder:
         self.calls.append(CapturedCall(symbol, tuple(map(copy_tensor, output_tensors)), sources))
         return True
 
-    def end(self, symbol: str) -> None:
-        """Functions and builtins need no look."""
 
-
-class CallRecorder:
+class CallRecorder(CallWatch):
     """Records the inputs and outputs of one kernel call."""
 
     def __init__(
@@ -81,9 +78,6 @@ class CallRecorder:
             copy_tensor(one) for one in select_tensors(arguments)[-self._outputs[symbol] :]
         ]
         return True
-
-    def end(self, symbol: str) -> None:
-        """Functions and builtins need no look."""
 
 
 def run_watched(

@@ -25,7 +25,7 @@ from autopipe.compiler.library.row_order import reorder_reductions
 from autopipe.compiler.tasks import make_workload
 from autopipe.errors import StageError
 from autopipe.measure.agreement import all_agree
-from autopipe.measure.call_watch import set_watch
+from autopipe.measure.call_watch import CallWatch, set_watch
 from autopipe.measure.cases import Instance
 from autopipe.measure.check import NotChecked, PlainLoops, WrongAnswer
 from autopipe.measure.plain_code import plain_target
@@ -120,7 +120,7 @@ class PlainTwin:
         return None
 
 
-class _Lockstep:
+class _Lockstep(CallWatch):
     """Calls each kernel of the twin, and replaces its outputs by those of the build."""
 
     def __init__(
@@ -147,9 +147,6 @@ class _Lockstep:
         ):
             build_output.copyto(twin_output)
         return True
-
-    def end(self, symbol: str) -> None:
-        """Functions and builtins need no look."""
 
     def _find_call(self, symbol: str) -> int | None:
         """Return the position of the same call in the build; None where the build has a view."""

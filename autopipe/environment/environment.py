@@ -199,29 +199,18 @@ def _read_cpu_info() -> dict[str, str]:
 
 
 @cache
-def _list_reference_versions() -> dict[str, object]:
-    return {
-        "onnx": find_installed_version("onnx"),
-        "onnxruntime": find_installed_version("onnxruntime"),
-    }
+def _find_versions(*packages: str) -> dict[str, object]:
+    return {name: find_installed_version(name) for name in packages}
 
 
-@cache
-def _list_frontend_versions() -> dict[str, object]:
-    readers = (package for one in FORMATS.values() for package in one.packages)
-    return {name: find_installed_version(name) for name in (*readers, "numpy")}
-
-
-@cache
-def _list_package_versions() -> dict[str, object]:
-    return {name: find_installed_version(name) for name in ("autopipe", "numpy", "safetensors")}
-
+_READERS: Final = tuple(package for one in FORMATS.values() for package in one.packages)
+"""Packages that read models."""
 
 _FACTS: Final[Mapping[Facet, Callable[[], dict[str, object]]]] = {
-    Facet.REFERENCE: _list_reference_versions,
-    Facet.FRONTEND: _list_frontend_versions,
+    Facet.REFERENCE: lambda: _find_versions("onnx", "onnxruntime"),
+    Facet.FRONTEND: lambda: _find_versions(*_READERS, "numpy"),
     Facet.LIBRARIES: lambda: dict(list_versions()),
-    Facet.PACKAGES: _list_package_versions,
+    Facet.PACKAGES: lambda: _find_versions("autopipe", "numpy", "safetensors"),
     Facet.EXTENSIONS: lambda: dict(list_distributions()),
     Facet.TEMPLATES: lambda: {**TEMPLATE_VERSIONS, **read_template_versions()},
 }

@@ -23,7 +23,7 @@ class CallWatch(Protocol):
         """Observe a call before it is made; return whether it was made here instead."""
 
     def end(self, symbol: str) -> None:
-        """Observe a call that the machine has made."""
+        """Observe a call that the machine has made; most watches need no look at it."""
 
 
 def set_watch(machine: VirtualMachine, watch: CallWatch | None) -> None:

@@ -30,7 +30,7 @@ from autopipe.compiler.library import linking
 from autopipe.compiler.library.call_thread import CallThread
 from autopipe.compiler.library.kernel_threads import shorten_spin, use_threads
 from autopipe.measure import build, shipped
-from autopipe.measure.call_watch import set_watch
+from autopipe.measure.call_watch import CallWatch, set_watch
 from autopipe.measure.shipped import ShippedModel
 from autopipe.measure.tensors import list_ports, make_tensor, make_weight_tensors
 from autopipe.processes.contained import Child, Failed
@@ -207,7 +207,7 @@ def _make_handler(source: ModelSource) -> Callable[[Mapping[str, Any]], object]:
     return lambda request: thread.run(lambda: model.answer(request))
 
 
-class _WatchedModel:
+class _WatchedModel(CallWatch):
     """The instrumented model in the child."""
 
     def __init__(self, source: ModelSource) -> None:
@@ -306,9 +306,6 @@ class _WatchedModel:
         function(*kernel_arguments)
         self._times[name] += perf_counter() - start
         return True
-
-    def end(self, symbol: str) -> None:
-        """Ignore the end of a call."""
 
 
 def _count_runs(first: float) -> int:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 from pydantic.alias_generators import to_camel
 
 from autopipe import foreign
+from autopipe.artifacts.document import parse_document
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
-from autopipe.config.problem import format_first_error
 from autopipe.errors import PackageError
 from autopipe.packaging.manifest import COMPONENTS, MANIFEST, ManifestFile, Needs
 
@@ -197,10 +197,8 @@ def list_components(statement: Statement) -> Iterator[Component]:
 def parse_manifest(text: bytes) -> Statement:
     """Parse a manifest. Raises PackageError."""
     try:
-        return Statement.model_validate(foreign.parse(text))
-    except ValidationError as error:
-        raise PackageError(f"{MANIFEST} does not fit: {format_first_error(error)}") from None
-    except ValueError as error:
+        return parse_document(Statement, text)
+    except foreign.MalformedError as error:
         raise PackageError(f"{MANIFEST} does not fit: {error}") from None
 
 

@@ -22,7 +22,7 @@ from autopipe.config.problem import format_value
 from autopipe.errors import ConfigError, StageError
 from autopipe.host.control_groups import read_cpu_quota
 from autopipe.host.stopwatch import compute_lower_quartile, time_call
-from autopipe.measure.call_watch import set_watch
+from autopipe.measure.call_watch import CallWatch, set_watch
 from autopipe.packaging.infer_child import read_inputs
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
@@ -61,7 +61,7 @@ class WatchedCall:
     shapes: list[list[int]] = field(default_factory=list)
 
 
-class _RunWatch:
+class _RunWatch(CallWatch):
     """Records the calls of a run, and times its kernels or its builtins.
 
     Timing one disturbs the other, so they are timed in separate runs. Functions of the graph are

@@ -82,18 +82,14 @@ def test_a_finding_that_is_fine_gives_no_advice() -> None:
     assert str(Diagnosis("ok", "disk", "9 GiB", "buy one")) == "ok    disk          9 GiB"
 
 
-def test_a_quota_below_the_cores_is_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quota_below_the_cores_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     from autopipe.api import doctor
 
-    quota = tmp_path / "cpu.max"
-    monkeypatch.setattr(doctor, "QUOTA", quota)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert doctor.diagnose_threads().state == "ok"
-    quota.write_text("max 100000\n")
-    assert doctor.diagnose_threads().state == "ok"
-    quota.write_text("150000 100000\n")
+    for quota in (None, 4.0):
+        monkeypatch.setattr(doctor, "read_cpu_quota", lambda quota=quota: quota)
+        assert doctor.diagnose_threads().state == "ok"
+    monkeypatch.setattr(doctor, "read_cpu_quota", lambda: 1.5)
     assert str(doctor.diagnose_threads()) == (
         "warn  threads       4 cores, but time for 1.5 only - set target.num_cores to 1"
     )
