@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from autopipe.artifacts.numbers import Amount, Count
 from autopipe.backends import BACKENDS
@@ -14,12 +14,6 @@ from autopipe.config.target import Arch, Bytes, Feature, Hardware, Word
 
 Schedule = dict[str, Any] | Annotated[str, StringConstraints(pattern=r"^trace [0-9a-f]{12}$")]
 """A template with its knobs; or the prefix of the digest of a trace, which is in the records."""
-
-
-def _check_version(value: object) -> object:
-    if type(value) is not int or value != 1:
-        raise ValueError(f"{value!r} is not a version this autopipe reads")
-    return value
 
 
 class LockedHardware(Hardware, frozen=True):
@@ -84,7 +78,7 @@ class LockedTask(Frozen, frozen=True):
 class Lock(Frozen, frozen=True):
     """A lock file, version 1."""
 
-    version: Annotated[Literal[1], BeforeValidator(_check_version)]
+    version: Literal[1]
     """Version of this grammar."""
     pipeline: str
     """Name of the pipeline."""

@@ -11,9 +11,14 @@ A result leaves none of them.
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import StringConstraints
 
 from autopipe import foreign
+from autopipe.artifacts.document import parse_document
+from autopipe.artifacts.numbers import Amount, Count
+from autopipe.config.frozen import Frozen
 from autopipe.config.problem import format_value
 from autopipe.errors import AutopipeError, StoreError
 from autopipe.processes.interrupt import find_exit_code
@@ -22,7 +27,7 @@ from autopipe.store.canonical import pretty
 from autopipe.store.store import Store
 
 SESSION: Final = "session.json"
-"""File of a stage with a budget in its scratch directory: `trials`, `budget`, `seconds`."""
+"""The `Journal` of a stage with a budget, in its scratch directory."""
 
 _FORCED: Final = "forced"
 
@@ -33,6 +38,17 @@ _LARGEST: Final = 1 << 20
 
 _LONGEST: Final = 300
 """Maximum length of the error of a failed stage."""
+
+
+class Journal(Frozen, frozen=True):
+    """How much of its budget a tuning session has spent."""
+
+    session: Annotated[str, StringConstraints(pattern=r"^[0-9a-zA-Z-]{1,64}$")]
+    """Its name, which marks its records in the store."""
+    seconds: Amount
+    trials: Count
+    budget: Count
+    """Trials that it may make."""
 
 
 class Attempt(NamedTuple):
@@ -91,16 +107,18 @@ def record_failure(store: Store, stage: str, key: str, error: Exception) -> None
 
 def describe_spent_budget(work: Path) -> str | None:
     """Format how much of its budget an attempt has spent; None if it has spent nothing."""
-    note = read_note(work)
-    trials, budget, seconds = (note.get(name) for name in ("trials", "budget", "seconds"))
-    if not all(type(number) in {int, float} for number in (trials, budget, seconds)):
+    journal = read_journal(work)
+    if journal is None:
         return None
-    return f"{trials} of {budget} trials, {seconds:.0f} s spent"
+    return f"{journal.trials} of {journal.budget} trials, {journal.seconds:.0f} s spent"
 
 
-def read_note(work: Path) -> dict[str, Any]:
-    """Read the session file of an attempt; empty if there is none."""
-    return _read_note(work / SESSION)
+def read_journal(work: Path) -> Journal | None:
+    """Read the journal of an attempt; None if there is none, or it is torn."""
+    try:
+        return parse_document(Journal, files.read_or_discard(work / SESSION, _LARGEST) or b"")
+    except (OSError, foreign.MalformedError):
+        return None
 
 
 def _format_error_line(note: dict[str, Any]) -> str:

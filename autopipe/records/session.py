@@ -1,8 +1,6 @@
 """The journal of a tuning session, so that a resumed run spends the rest of its budget."""
 
-import json
 import os
-import re
 import secrets
 import signal
 from collections.abc import Iterator
@@ -13,10 +11,8 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from autopipe.pipeline.attempt import SESSION, read_note
+from autopipe.pipeline.attempt import SESSION, Journal, read_journal
 from autopipe.store import files
-
-_NAME: Final = re.compile(r"[0-9a-zA-Z-]{1,64}")
 
 _SIZE: Final = 256
 """Bytes of the journal. It is written over in place: a sector of a disk changes whole."""
@@ -44,21 +40,11 @@ class Session:
     @classmethod
     def resume(cls, folder: Path, budget: int = 0) -> "Session":
         """Resume the session journaled in the folder, or begin one."""
-        note = read_note(folder)
-        name, spent_seconds, trials = (note.get(key) for key in ("session", "seconds", "trials"))
-        if (
-            isinstance(spent_seconds, bool)
-            or not isinstance(spent_seconds, int | float)
-            or spent_seconds < 0
-        ):
-            spent_seconds = 0.0
+        journal = read_journal(folder) or Journal(
+            session=secrets.token_hex(8), seconds=0.0, trials=0, budget=budget
+        )
         session = cls(
-            folder / SESSION,
-            name if isinstance(name, str) and _NAME.fullmatch(name) else secrets.token_hex(8),
-            float(spent_seconds),
-            monotonic(),
-            budget,
-            trials if isinstance(trials, int) and isinstance(name, str) else 0,
+            folder / SESSION, journal.session, journal.seconds, monotonic(), budget, journal.trials
         )
         files.replace(session.path, session._encode_journal(), folder)
         return session
@@ -99,8 +85,8 @@ class Session:
         self.path.unlink(missing_ok=True)
 
     def _encode_journal(self) -> bytes:
-        note = {
-            "session": self.name, "seconds": round(self.elapsed, 3), "trials": self.trials,
-            "budget": self.budget,
-        }  # fmt: skip
-        return json.dumps(note).ljust(_SIZE).encode()
+        journal = Journal(
+            session=self.name, seconds=round(self.elapsed, 3), trials=self.trials,
+            budget=self.budget,
+        )  # fmt: skip
+        return journal.model_dump_json().ljust(_SIZE).encode()

@@ -53,13 +53,8 @@ class Depot:
                 raise RemoteError("nothing was pushed there yet") from None
             self._write_marker()
             return
-        version = content and content.get("format")
-        if isinstance(version, int) and version > FORMAT:
-            raise RemoteError(
-                f"a newer autopipe wrote it: format {version}, where this reads {FORMAT}"
-            )
-        if version != FORMAT:
-            raise RemoteError(f"its {_MARKER} is damaged, or not one of autopipe")
+        if content != {"format": FORMAT}:
+            raise RemoteError(f"its {_MARKER} is damaged, or not one of this autopipe")
 
     def actions(self) -> dict[str, float | None]:
         """Return the modification times of all actions by key, in seconds since 1970."""

@@ -41,7 +41,7 @@ def parse_entry(key: str, data: bytes) -> Entry:
     try:
         document = _Action.model_validate(unseal_document(data))
     except ValueError:
-        raise DamagedError(f"action {key[:16]} is damaged, or of a newer autopipe") from None
+        raise DamagedError(f"action {key[:16]} is damaged, or of another autopipe") from None
     manifest = tuple(TreeFile(file.name, file.size, file.sha256) for file in document.files)
     if digest_json(document.action) != key or not isinstance(document.action.get("stage"), str):
         raise DamagedError(f"action {key[:16]} is another's")

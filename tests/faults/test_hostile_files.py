@@ -503,7 +503,7 @@ def test_notes_of_an_attempt_are_taken_or_left(tmp_path, name):
     for text in [*map(json.dumps, variants(good, 200)), *texts(good)]:
         path = tmp_path / "session.json"
         path.write_text(text, encoding="utf-8")
-        note = attempt.read_note(tmp_path)
+        note = attempt._read_note(path)
         if name == "failed":
             assert attempt._format_error_line(note).isprintable()
             continue

@@ -31,7 +31,9 @@ class Spend(Fake, frozen=True):
     def run(self, ctx: Context) -> str:
         note = ctx.work / "session.json"
         known = json.loads(note.read_text())["trials"] if note.exists() else 0
-        note.write_text(json.dumps({"trials": known + 3, "budget": 12, "seconds": 41.4}))
+        note.write_text(
+            json.dumps({"session": "s", "trials": known + 3, "budget": 12, "seconds": 41.4})
+        )
         self.forced.append(ctx.forced)
         if self.how is not None:
             raise self.how("no candidate could be measured\nand more")

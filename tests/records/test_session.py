@@ -64,15 +64,6 @@ def test_the_journal_says_how_many_trials_there_were(tmp_path):
     }  # fmt: skip
 
 
-def test_what_an_earlier_release_wrote_goes_on(tmp_path):
-    (tmp_path / "session.json").write_text('{"session": "abc", "seconds": 41.5}')
-    session = Session.resume(tmp_path, 64)
-    assert (session.name, session.spent) == ("abc", 41.5)
-    session.trials = 1_000_000
-    session.save()
-    assert written(tmp_path)["trials"] == 1_000_000
-
-
 def test_another_folder_is_another_session(tmp_path):
     (tmp_path / "a").mkdir()
     assert Session.resume(tmp_path / "a").name != Session.resume(tmp_path).name
