@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from autopipe.lock.file import read_lock
-from autopipe.lock.paths import lock_of
+from autopipe.lock.recognize import lock_of
 from autopipe.store.files import remove, sha256
 
 ROOT = Path(__file__).parents[1]

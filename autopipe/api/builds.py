@@ -11,7 +11,7 @@ from autopipe.config.load import load_builds
 from autopipe.config.pipeline import Pipeline
 from autopipe.config.target import Target
 from autopipe.errors import ConfigError
-from autopipe.lock.paths import lock_of
+from autopipe.lock.recognize import lock_of
 from autopipe.pipeline.plan import Plan, build_plan, check_forced
 from autopipe.pipeline.stage import Stage
 from autopipe.stages import stages_of

@@ -30,7 +30,7 @@ _RUNS: Final[Mapping[type[Stage], tuple[str, str]]] = {
 
 def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
     """Raise ConfigError if a library is built for a foreign triple without a linker."""
-    builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
+    builds = any(isinstance(step.stage, BuildStage) for step in plan)
     if builds and target.linker is None and triple is not None and is_foreign(triple):
         likely = triple.replace("-unknown-", "-")
         raise ConfigError(
@@ -41,7 +41,7 @@ def check_linker(target: Target, plan: Plan, triple: str | None) -> None:
 
 def check_compiler(target: Target, plan: Plan) -> None:
     """Raise SetupError if a library is built and this machine has no compiler to link it."""
-    builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
+    builds = any(isinstance(step.stage, BuildStage) for step in plan)
     if builds and target.linker is None:
         require_linker()
 
@@ -55,8 +55,8 @@ def check_stages(plan: Plan, outlooks: "Iterable[Outlook]", triple: str) -> None
 
 def explain_unverified(plan: Plan, triple: str) -> str | None:
     """Return a warning for a build that is not verified because its code cannot run here."""
-    builds = any(isinstance(step.stage, BuildStage) for step in plan.steps)
-    verified = any(isinstance(step.stage, VerifyStage) for step in plan.steps)
+    builds = any(isinstance(step.stage, BuildStage) for step in plan)
+    verified = any(isinstance(step.stage, VerifyStage) for step in plan)
     if verified or not (builds and is_foreign(triple)):
         return None
     return (
@@ -68,7 +68,7 @@ def explain_unverified(plan: Plan, triple: str) -> str | None:
 
 
 def _list_impossible_stages(plan: Plan, runs: set[str], machine: str) -> Iterator[str]:
-    for step in plan.steps:
+    for step in plan:
         section, verb = _RUNS.get(type(step.stage), ("", ""))
         if section and step.name in runs and not _is_run_elsewhere(step.stage):
             device = ", or name a device (`tuning.measure`)" if section == "tuning" else ""

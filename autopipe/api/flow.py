@@ -243,7 +243,7 @@ def _publish_package(flow: Flow, artifacts: Mapping[str, Artifact], output: Path
 
 def _check_owner(flow: Flow, output: Path) -> None:
     """Raise ConfigError where publishing would overwrite the package of another pipeline file."""
-    packs = any(step.stage.produces is Kind.PACKAGE for step in flow.plan.steps)
+    packs = any(step.stage.produces is Kind.PACKAGE for step in flow.plan)
     package = output / f"{flow.pipeline.name}.tar"
     owner = flow.history.owner(package) if packs else None
     if owner is not None:
@@ -285,7 +285,7 @@ def _run_stages(
     flow.locking.require(lambda: _extract_tasks(executor, flow.plan))
     if warn_stale and (stale := flow.locking.describe_staleness()):
         emit(Warn(stage="lock", message=stale))
-    traced_stages = flow.diagnostics.stages(one.stage for one in flow.plan.steps)
+    traced_stages = flow.diagnostics.stages(one.stage for one in flow.plan)
     return executor.run(flow.plan, force={*force, *traced_stages})
 
 
@@ -316,10 +316,10 @@ def _open_remote(flow: Flow, base: Path, emit: Emit) -> "AbstractContextManager[
 
 def _extract_tasks(executor: "Executor", plan: Plan) -> Path | None:
     """Run the plan up to its tasks and return their folder; None for a plan that ends earlier."""
-    names = [step.name for step in plan.steps]
+    names = [step.name for step in plan]
     if "tasks" not in names:
         return None
-    return executor.run(Plan(plan.steps[: names.index("tasks") + 1]))["tasks"].path
+    return executor.run(plan[: names.index("tasks") + 1])["tasks"].path
 
 
 def _examine_tvm(zygote: Zygote, store: Store) -> Stack:

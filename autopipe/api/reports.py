@@ -170,7 +170,7 @@ def describe_pipeline(pipeline: Pipeline, file: Path, until: str | None, root: P
     with suppress(AutopipeError):
         configuration = pipeline.model_dump(mode="json", include=set(DECISIVE))
         about = replace(about, pipeline=pipeline, configuration=configuration)
-        steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until).steps
+        steps = build_plan(stages_of(pipeline, file.absolute().parent), until=until)
         about = replace(about, stages=[step.name for step in steps])
         machine = {**describe_device(), **BACKENDS[pipeline.target.kind].describe_device()}
         about = replace(about, machine=machine)

@@ -20,8 +20,7 @@ from autopipe.errors import StoreError
 from autopipe.lock import file as lock_files
 from autopipe.lock import records as lock_records
 from autopipe.lock.document import Lock, LockedTask
-from autopipe.lock.paths import find_records_path
-from autopipe.lock.recognize import FileKind, recognize_file
+from autopipe.lock.recognize import FileKind, find_records_path, recognize_file
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.packaged_task import read_node_map, read_tasks

@@ -1,6 +1,5 @@
 """`autopipe diff`: the differences between two builds."""
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +58,7 @@ def diff(
         from autopipe.comparison.text import list_lines
         from autopipe.report.tasks import choose_table_width
 
-        print_lines(list_lines(difference, choose_table_width(sys.stdout)))
+        print_lines(list_lines(difference, choose_table_width()))
     else:
         show_text(_format_document(difference, form, run, new))
     if exit_code and not difference.same:

@@ -1,6 +1,5 @@
 """Commands on pipeline files: `run`, `plan`, `explain`, `validate` and `schema`."""
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -240,7 +239,7 @@ def plan(  # noqa: PLR0913 -- one for each option
         print_lines(
             [f"== {build.label}  {build.target}  {build.file}"] if len(planned_builds) > 1 else []
         )
-        print_lines(plan_row(outlook, choose_table_width(sys.stdout)) for outlook in build_outlooks)
+        print_lines(plan_row(outlook, choose_table_width()) for outlook in build_outlooks)
         if any((o.stage, o.state) == ("tune", "run") for o in build_outlooks):
             from autopipe.api import farm
 

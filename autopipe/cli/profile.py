@@ -1,7 +1,6 @@
 """Command `autopipe profile`: the time of a build by kernel."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,7 +111,7 @@ def _list_lines(
     from autopipe.profiling.table import list_comparison_lines, list_profile_lines
     from autopipe.report.tasks import choose_table_width
 
-    width = choose_table_width(sys.stdout)
+    width = choose_table_width()
     if comparison is not None:
         return list_comparison_lines(comparison, width)
     return list_profile_lines(profile, sort, width)  # type: ignore[arg-type]  # it is one of the keys

@@ -1,6 +1,5 @@
 """`autopipe records`: commands on the tuning records of a store."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,7 +47,7 @@ def records_ls(store: StoreRoot = None, *, target: Target = None, as_json: Json 
     if as_json:
         show_json(report.to_json_table(entries))
         return
-    print_lines(report.list_lines(entries, choose_table_width(sys.stdout)))
+    print_lines(report.list_lines(entries, choose_table_width()))
     if seed_count:
         print_lines([f"from logs of other tools: {format_plural(seed_count, 'seed')}"])
     if damaged_count:
@@ -74,7 +73,7 @@ def records_show(
         show_json(report.to_json_document(entries))
         return
     for entry in entries:
-        print_lines([*report.list_entry_lines(entry, choose_table_width(sys.stdout)), ""])
+        print_lines([*report.list_entry_lines(entry, choose_table_width()), ""])
 
 
 @app.command("export")

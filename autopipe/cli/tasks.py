@@ -1,6 +1,5 @@
 """`autopipe tasks`: the table of tuning tasks, one task in full, and tasks as scripts."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -79,7 +78,7 @@ def _print_tasks(file: Path, sort: Order, query: _TaskQuery, *, as_json: bool) -
     if as_json:
         show_json([task.model_dump(mode="json") for task in tasks])
     else:
-        print_lines(format_task_table(tasks, choose_table_width(sys.stdout)).split("\n"))
+        print_lines(format_task_table(tasks, choose_table_width()).split("\n"))
 
 
 def _print_task(file: Path, number: int, query: _TaskQuery, *, as_json: bool) -> None:
@@ -95,7 +94,7 @@ def _print_task(file: Path, number: int, query: _TaskQuery, *, as_json: bool) ->
             described_task.task,
             described_task.schedules,
             described_task.tir,
-            choose_table_width(sys.stdout),
+            choose_table_width(),
         )
         print_lines("\n".join(task_lines).split("\n"))
 

@@ -10,8 +10,7 @@ from autopipe.comparison.build import Build, BuiltTask, Time, flatten_document
 from autopipe.lock import file as files
 from autopipe.lock import records as beside
 from autopipe.lock.document import Lock, LockedTask
-from autopipe.lock.paths import find_records_path
-from autopipe.lock.recognize import FileKind
+from autopipe.lock.recognize import FileKind, find_records_path
 from autopipe.traces.wording import describe_steps, is_trace
 
 _DEVICE: Final = ("kind", "arch", "mcpu")

@@ -9,7 +9,7 @@ from autopipe import foreign
 from autopipe.errors import LockError, convert_os_errors
 from autopipe.lock import text
 from autopipe.lock.document import Lock
-from autopipe.lock.paths import find_records_path
+from autopipe.lock.recognize import find_records_path
 from autopipe.store import files
 
 if TYPE_CHECKING:

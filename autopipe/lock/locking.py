@@ -17,7 +17,7 @@ from autopipe.lock import text
 from autopipe.lock.document import Lock
 from autopipe.lock.mode import Mode
 from autopipe.lock.outline import LockOutline, list_differences
-from autopipe.lock.paths import find_records_path, lock_of
+from autopipe.lock.recognize import find_records_path, lock_of
 from autopipe.lock.replay import Replay
 from autopipe.pipeline.forecast import NEVER, Outlook
 from autopipe.pipeline.keys import build_action

@@ -100,7 +100,7 @@ class Rebuilding:
         """Return the cached stages, with tuning replaced by a replay of its records."""
         records = self.store.tmp / "rebuild.records.jsonl"
         stages: list[Stage] = []
-        for stage in (step.stage for step in self.plan.steps if step.stage.cached):
+        for stage in (step.stage for step in self.plan if step.stage.cached):
             if stage.produces is Kind.RECORDS:
                 text = beside.format_records(TuningResult.read(artifacts[stage.name].path))
                 records.write_text(text, encoding="utf-8")
@@ -111,9 +111,9 @@ class Rebuilding:
 
     def _rebuild_stages(self, plan: Plan, executor: Executor, name: str, build: Digests) -> None:
         """Run a stage at a time, so that its digests are known even if a later stage fails."""
-        for count, step in enumerate(plan.steps, 1):
+        for count, step in enumerate(plan, 1):
             self.emit(Progress(stage=STAGE, message=f"{name} build: {step.name}"))
-            artifact = executor.run(Plan(plan.steps[:count]))[step.name]
+            artifact = executor.run(plan[:count])[step.name]
             if _is_compared(artifact):
                 build[step.name] = _digest_files(artifact)
 

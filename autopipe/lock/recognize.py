@@ -1,4 +1,4 @@
-"""Recognize locks, packages and reports by their first bytes; also locks that are damaged."""
+"""Find locks and their records, and recognize locks, packages and reports by their first bytes."""
 
 import re
 from enum import StrEnum
@@ -55,3 +55,13 @@ def read_head(path: Path) -> bytes:
     place = format_value(path, 4096)
     with convert_os_errors(ConfigError, place), foreign.open_regular_file(path) as file:
         return file.read(_BLOCK)
+
+
+def lock_of(pipeline: Path, build: str | None = None) -> Path:
+    """Return the path of the lock of a pipeline file, or of one of its builds."""
+    return pipeline.with_suffix(".lock" if build is None else f".{build}.lock")
+
+
+def find_records_path(lock: Path) -> Path:
+    """Return the path of the records of a lock."""
+    return lock.with_suffix(".records.jsonl")

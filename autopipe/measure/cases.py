@@ -166,9 +166,9 @@ def make_case_arguments(
         bound_module = module if sizes is None else bind_kernel_sizes(module, sizes)
         ranges = _find_integer_ranges(bound_module["main"])
     return [
-        _make_array(
-            _evaluate_shape(tensor, sizes or {}),
+        np.resize(  # repeats the values
             nudge_floats(_draw_values(case, seed + i, str(tensor.dtype), span), seed + i, nudge),
+            _evaluate_shape(tensor, sizes or {}),
         )
         for i, (tensor, span) in enumerate(zip(tensors, ranges, strict=True))
     ]
@@ -189,16 +189,6 @@ def _find_integer_ranges(function: tvm.tirx.PrimFunc) -> list[range]:
     return [
         range(param in divisors, max(1, limits.get(param.name, 2))) for param in function.params
     ]
-
-
-def _make_array(shape: list[int], values: np.ndarray) -> np.ndarray:
-    """Repeat values until an array is full."""
-    array = np.empty(shape, values.dtype)
-    flat = array.reshape(-1)
-    for start in range(0, array.size, values.size):
-        part = flat[start : start + values.size]
-        part[:] = values[: part.size]
-    return array
 
 
 def nudge_floats(values: np.ndarray, seed: int, nudge: float) -> np.ndarray:

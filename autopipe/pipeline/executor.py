@@ -67,7 +67,7 @@ class Executor(NamedTuple):
     def run(self, plan: Plan, *, force: Collection[str] = ()) -> dict[str, Artifact]:
         """Run every step in order and return the artifact of each, by stage name."""
         artifacts: dict[str, Artifact] = {}
-        for step in plan.steps:
+        for step in plan:
             inputs = {name: artifacts[name] for name in step.needs}
             try:
                 artifacts[step.name] = self._step(step, inputs, fresh=step.name in force)

@@ -47,7 +47,7 @@ def forecast(
     store = history.store
     digests: dict[str, str | None] = {}
     outlooks = []
-    for step in plan.steps:
+    for step in plan:
         document = _build_action(step, digests, store, environment)
         if document is None:
             reason = "the environment is not examined yet"

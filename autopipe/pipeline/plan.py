@@ -20,10 +20,8 @@ class Step(NamedTuple):
         return self.stage.name
 
 
-class Plan(NamedTuple):
-    """A runnable pipeline. Building one is the last point at which wiring can be wrong."""
-
-    steps: tuple[Step, ...]
+Plan = tuple[Step, ...]
+"""A runnable pipeline. Building one is the last point at which wiring can be wrong."""
 
 
 def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
@@ -37,8 +35,8 @@ def build_plan(stages: Iterable[Stage], *, until: str | None = None) -> Plan:
     if until is not None:
         require_stages([until], steps, "--until")
         names = list(steps)
-        return Plan(tuple(steps[name] for name in names[: names.index(until) + 1]))
-    return Plan(tuple(steps.values()))
+        return tuple(steps[name] for name in names[: names.index(until) + 1])
+    return tuple(steps.values())
 
 
 def require_stages(names: Iterable[str], stages: Collection[str], option: str) -> None:
@@ -52,7 +50,7 @@ def require_stages(names: Iterable[str], stages: Collection[str], option: str) -
 def check_forced(names: Iterable[str], stages: Iterable[Stage], plan: Plan) -> None:
     """Raise ConfigError for a stage of `--force` that the pipeline or the plan does not have."""
     require_stages(names, [stage.name for stage in stages], "--force")
-    planned_names = [step.name for step in plan.steps]
+    planned_names = [step.name for step in plan]
     for name in names:
         if name not in planned_names:
             raise ConfigError(f"--force {name}: --until {planned_names[-1]} ends before that stage")

@@ -1,9 +1,9 @@
 """The table of tuning tasks."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shutil import get_terminal_size
-from typing import TextIO
 
 from autopipe.report.escape import escape_lines, escape_text
 from autopipe.report.op_info import format_shape, format_tensor, list_op_lines
@@ -20,12 +20,12 @@ _INDENT = "      "
 _KINDS = {"out_elementwise_fusable": "out_ewise"}  # the one that is too long; TVM writes OutEWise
 
 
-def choose_table_width(stream: TextIO) -> int:
-    """Choose the width of a table on a stream: a terminal's width, at least `WIDTH`.
+def choose_table_width() -> int:
+    """Choose the width of a table on stdout: a terminal's width, at least `WIDTH`.
 
     In a pipe or a file it is unlimited.
     """
-    return max(WIDTH, get_terminal_size().columns) if stream.isatty() else _WHOLE
+    return max(WIDTH, get_terminal_size().columns) if sys.stdout.isatty() else _WHOLE
 
 
 def format_task_table(tasks: Sequence[Task], width: int = WIDTH) -> str:

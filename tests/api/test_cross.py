@@ -47,7 +47,7 @@ def test_with_a_linker_it_is_valid(file: Path) -> None:
 @pytest.mark.fault("A17")
 def test_stages_that_run_code_are_refused_where_they_would_run(file: Path) -> None:
     plan = build_plan(stages_of(load(file), file.parent))
-    names = [step.name for step in plan.steps]
+    names = [step.name for step in plan]
     looks = [Outlook(name, "run", (), None, None) for name in names if name != "tune"]
     cached = Outlook("tune", "cached", (), "key", None)
     with pytest.raises(ConfigError) as caught:

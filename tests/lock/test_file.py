@@ -5,7 +5,7 @@ import pytest
 from autopipe.errors import LockError
 from autopipe.lock.document import Lock
 from autopipe.lock.file import read_lock, write_lock
-from autopipe.lock.paths import find_records_path, lock_of
+from autopipe.lock.recognize import find_records_path, lock_of
 from autopipe.lock.text import format_lock as text_of
 from tests.lock.examples import LOCK
 from tests.pipeline.crashes import errors, kills

@@ -24,7 +24,7 @@ class Wrong(Upper, frozen=True):
 
 def test_needs_are_resolved_in_the_order_of_the_flow() -> None:
     plan = build_plan([*demo(SOURCE), Verify(), Measure()])
-    assert [(step.name, step.needs) for step in plan.steps] == [
+    assert [(step.name, step.needs) for step in plan] == [
         ("import", ()),
         ("lower", ("import",)),
         ("tune", ("lower",)),
@@ -34,7 +34,7 @@ def test_needs_are_resolved_in_the_order_of_the_flow() -> None:
 
 
 def test_an_optional_input_may_be_missing() -> None:
-    assert build_plan([*demo(SOURCE), Measure()]).steps[-1].needs == ("tune",)
+    assert build_plan([*demo(SOURCE), Measure()])[-1].needs == ("tune",)
 
 
 @pytest.mark.fault("A9")
@@ -57,7 +57,7 @@ def test_kinds_must_fit() -> None:
 
 
 def test_until_keeps_what_comes_before() -> None:
-    assert [step.name for step in build_plan(demo(SOURCE), until="lower").steps] == [
+    assert [step.name for step in build_plan(demo(SOURCE), until="lower")] == [
         "import",
         "lower",
     ]

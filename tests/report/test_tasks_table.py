@@ -1,4 +1,5 @@
 import io
+import sys
 
 import pytest
 
@@ -61,7 +62,8 @@ def test_a_table_is_as_wide_as_the_terminal_and_whole_elsewhere(monkeypatch, the
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: there is not None)
     monkeypatch.setenv("COLUMNS", str(there or 200))
-    assert choose_table_width(stream) == width
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert choose_table_width() == width
 
 
 def test_one_task_in_full():

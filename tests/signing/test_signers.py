@@ -10,7 +10,7 @@ import pytest
 
 from autopipe.errors import ConfigError, LockError, SetupError, StoreError
 from autopipe.lock import file
-from autopipe.lock.paths import find_records_path
+from autopipe.lock.recognize import find_records_path
 from autopipe.signing import keygen, signature
 from autopipe.signing.sign import sign_file
 from autopipe.signing.signature import SignedKind, copy_of, find_signature_path, read_bounded
