@@ -67,17 +67,14 @@ class Evidence(NamedTuple):
             return {}
 
     def _require_shares(self, shares: Mapping[str, float], unverified_count: int) -> None:
-        limits = self.gates.shares()
-        failed_gates = [name for name, (word, limit) in limits.items() if shares[word] < limit]
-        if not failed_gates:
-            return
         failures = "; ".join(
             f"gates.{name}: {format_percent_floored(shares[word])} of the kept tasks' time was "
-            f"{word} by this"
-            f" store, {format_percent_floored(limit)} is required"
-            for name, (word, limit) in limits.items()
-            if name in failed_gates
+            f"{word} by this store, {format_percent_floored(limit)} is required"
+            for name, (word, limit) in self.gates.shares().items()
+            if shares[word] < limit
         )
+        if not failures:
+            return
         remedy = "raise tuning.budget or lower the gate"
         if unverified_count:
             winners = f"{unverified_count} winners have unverified times of a lock or a remote"
