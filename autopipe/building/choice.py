@@ -15,8 +15,8 @@ from autopipe.errors import StageError
 from autopipe.measure.library_kernel import LibraryKernel
 from autopipe.pipeline.counted import Watch
 from autopipe.processes.contained import Failed
+from autopipe.safety.job import Piece
 from autopipe.safety.maker import Maker, Refused
-from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.engines.fallback import iterate_fallbacks
 from autopipe.schedules.implementations.implementation import DIRECT
@@ -98,7 +98,7 @@ class Choices:
         places, self._open = self._open, []
         verdicts = self.checks.judge(
             [
-                self._build_suspect(place)._replace(kernel=kernels[place] if kernels else None)
+                replace(self._build_suspect(place), kernel=kernels[place] if kernels else None)
                 for place in places
             ]
         )
@@ -128,11 +128,11 @@ class Choices:
         self.chosen[place] = _replace_rejected(self.chosen[place], verdict, following)
         self._open.append(place)
 
-    def _build_suspect(self, place: int) -> Suspect:
+    def _build_suspect(self, place: int) -> Piece:
         request, choice = self.asked[place], self.chosen[place]
-        return Suspect(
-            request.task.name, choice.engine, choice.implementation, choice.schedule or "",
-            request.workload, choice.module,
+        return Piece(
+            "checking", request.task.name, request.workload, choice.engine, choice.implementation,
+            choice.schedule or "", choice.module,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from autopipe.measure.plain_code import PlainKernel, PlainSource, link_plain
 from autopipe.processes.contained import Child, Failed
 from autopipe.processes.link import wait_for_readable
 from autopipe.safety.inspection import ScheduleChecker
-from autopipe.safety.quarantine import Suspect
+from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Verdict
 
 _LOG: Final = logging.getLogger(__name__)
@@ -57,15 +57,15 @@ class PreparedChecks:
         self._running: list[tuple[Child, Mapping[_Key, PlainKernel]]] = []
         self._compiled: dict[_Key, PlainKernel] = {}
 
-    def prepare(self, suspect: Suspect) -> None:
+    def prepare(self, suspect: Piece) -> None:
         """Queue the reference loops of a schedule for compilation, if it needs a check."""
         if self._folder is not None and self._checker.needs_check(suspect):
-            packing = split_weights(suspect.scheduled).compiled_packing
+            packing = split_weights(suspect.candidate).compiled_packing
             if suspect.task in self._twins and packing is None:
-                self._served.add(suspect[:4])
+                self._served.add(_to_key(suspect))
                 return
-            self._waiting[suspect[:4]] = PlainSource(suspect.workload, packing)
-            self._keys[suspect.task] = suspect[:4]
+            self._waiting[_to_key(suspect)] = PlainSource(suspect.workload, packing)
+            self._keys[suspect.task] = _to_key(suspect)
         links = [child.link for child, _ in self._running]
         if len(self._waiting) >= _BATCH and len(wait_for_readable(links, 0.0)) == len(links):
             self.start()
@@ -95,17 +95,17 @@ class PreparedChecks:
             len(kernels) for child, kernels in self._running if child.link in ready_links
         )
 
-    def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
+    def judge(self, suspects: Sequence[Piece]) -> list[Verdict]:
         """Judge each suspect. Raises StageError as the checker does."""
         self._await_batches()
         return self._checker.judge(
-            [suspect._replace(plain=self._find_compiled(suspect)) for suspect in suspects]
+            [replace(suspect, plain=self._find_compiled(suspect)) for suspect in suspects]
         )
 
-    def _find_compiled(self, suspect: Suspect) -> PlainKernel | None:
+    def _find_compiled(self, suspect: Piece) -> PlainKernel | None:
         """Find the compiled reference loops of a schedule, or those of its task's twin."""
-        if suspect[:4] not in self._served:
-            return self._compiled.get(suspect[:4])
+        if _to_key(suspect) not in self._served:
+            return self._compiled.get(_to_key(suspect))
         twin = self._twins[suspect.task]
         kernel = self._compiled.get(self._keys[twin.task]) if twin.task in self._keys else None
         return None if kernel is None else replace(kernel, counts=twin.counts)
@@ -133,3 +133,7 @@ class PreparedChecks:
 def _link_plain_loops(sources: Mapping[str, PlainSource], path: Path) -> None:
     os.nice(_NICENESS)
     link_plain(sources, path)
+
+
+def _to_key(suspect: Piece) -> _Key:
+    return suspect.task, suspect.engine, suspect.implementation, suspect.schedule

@@ -20,7 +20,7 @@ from autopipe.processes.contained import Failed
 from autopipe.safety.checking import Checker, Outcome, Postponed
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece
-from autopipe.safety.quarantine import Quarantine, Suspect
+from autopipe.safety.quarantine import Quarantine
 from autopipe.safety.verdict import Checked, Finding, Verdict
 from autopipe.store import files
 from autopipe.tasks.op_info import ATTRIBUTE
@@ -46,10 +46,10 @@ class PieceChecker(Protocol):
 class ScheduleChecker(Protocol):
     """Judges whether schedules are right."""
 
-    def needs_check(self, suspect: Suspect) -> bool:
+    def needs_check(self, suspect: Piece) -> bool:
         """Return whether a schedule has to be run to judge it."""
 
-    def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
+    def judge(self, suspects: Sequence[Piece]) -> list[Verdict]:
         """Return a verdict for each."""
 
 
@@ -99,7 +99,7 @@ class Inspector:
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, ctx.facts, checker, failures)
 
-    def judge(self, suspects: Sequence[Suspect]) -> list[Verdict]:
+    def judge(self, suspects: Sequence[Piece]) -> list[Verdict]:
         """Return a verdict for each suspect; wrong schedules are quarantined.
 
         Raises StageError for a workload that itself is invalid.
@@ -123,22 +123,22 @@ class Inspector:
             for name, suspect in zip(names, suspects, strict=True)
             if not verdicts[name]
         }
-        outcomes = self.checker.check([suspect.piece for suspect in new.values()])
+        outcomes = self.checker.check(list(new.values()))
         for (name, suspect), outcome in zip(new.items(), outcomes, strict=True):
             verdicts[name] = self._judge_outcome(name, suspect, outcome, self.checker)
         return [verdicts[name] or Verdict(Finding.UNCHECKED) for name in names]
 
-    def needs_check(self, suspect: Suspect) -> bool:
+    def needs_check(self, suspect: Piece) -> bool:
         """Return whether a schedule has to be run to judge it."""
         return not isinstance(self.checker, TargetError) and self.recall(suspect) is None
 
     def _judge_outcome(
-        self, name: str, suspect: Suspect, outcome: Outcome, checker: PieceChecker
+        self, name: str, suspect: Piece, outcome: Outcome, checker: PieceChecker
     ) -> Verdict:
         """Turn the outcome of a check into a verdict; a failed check is repeated once."""
         is_failure = not isinstance(outcome, Checked | Postponed)
         if is_failure and name not in self.suspected:
-            (outcome,) = checker.check([suspect.piece])
+            (outcome,) = checker.check([suspect])
         if isinstance(outcome, Postponed):
             self.given_up.update([suspect.task] if outcome.begun else [])
             return NO_TIME
@@ -150,7 +150,7 @@ class Inspector:
             raise StageError(f"task {suspect.task}: {outcome.reason}")
         if outcome.finding is Finding.UNCHECKED:
             return Verdict(Finding.UNCHECKED, outcome.reason)
-        self.failures.passed(suspect.piece)
+        self.failures.passed(suspect)
         wrong = outcome.finding is Finding.WRONG
         verdict = (
             self._quarantine_wrong(name, suspect, outcome) if wrong else Verdict(Finding.RIGHT)
@@ -158,10 +158,10 @@ class Inspector:
         self._write_verdict(name, verdict)
         return verdict
 
-    def _find_known_failure(self, name: str, suspect: Suspect) -> Verdict | None:
+    def _find_known_failure(self, name: str, suspect: Piece) -> Verdict | None:
         """Return the verdict on a schedule that failed in enough earlier runs, else None."""
         try:
-            if self.failures.suspect(suspect.piece):
+            if self.failures.suspect(suspect):
                 self.suspected.add(name)
         except KnownFailure as known:
             self.failed[name] = Verdict(Finding.FAILED, str(known), known.folder)
@@ -169,16 +169,16 @@ class Inspector:
         return None
 
     def _judge_failure(
-        self, name: str, suspect: Suspect, error: Failed, checker: PieceChecker
+        self, name: str, suspect: Piece, error: Failed, checker: PieceChecker
     ) -> Verdict:
         """Quarantine a failed schedule, unless the plain loops of its workload fail, too."""
-        if not checker.plain_runs(suspect.piece):
+        if not checker.plain_runs(suspect):
             return Verdict(Finding.UNCHECKED, f"it failed, as the plain loops do: {error}")
-        folder = self.failures.add(suspect.piece, error)
+        folder = self.failures.add(suspect, error)
         self.failed[name] = Verdict(Finding.FAILED, str(error), folder)
         return self.failed[name]
 
-    def _quarantine_wrong(self, name: str, suspect: Suspect, checked: Checked) -> Verdict:
+    def _quarantine_wrong(self, name: str, suspect: Piece, checked: Checked) -> Verdict:
         place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
         folder = place.keep(name[:16], suspect, checked)
         origin = f"{suspect.engine} on {suspect.implementation}"
@@ -188,16 +188,16 @@ class Inspector:
         )
         return Verdict(Finding.WRONG, checked.reason, str(folder))
 
-    def _digest_suspect(self, suspect: Suspect) -> str:
+    def _digest_suspect(self, suspect: Piece) -> str:
         """Digest everything that a verdict depends on: sha256, 64 hex digits."""
-        modules = (suspect.workload, suspect.scheduled)
+        modules = (suspect.workload, suspect.candidate)
         bare = [module["main"].without_attr(ATTRIBUTE) for module in modules]
         loops = [tvm_ffi.structural_hash(function, map_free_vars=True) for function in bare]
         facts = [self.facts[Facet.TARGET], self.facts.get(Facet.TVM)]
         text = json.dumps([check.VERSION, loops, facts], sort_keys=True, default=dict)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def recall(self, suspect: Suspect) -> Verdict | None:
+    def recall(self, suspect: Piece) -> Verdict | None:
         """Return the verdict of an earlier check; None if there was none."""
         return self._recall(self._digest_suspect(suspect))
 

@@ -8,14 +8,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import tvm
 import tvm_ffi
 
 from autopipe.measure.check import SEED
-from autopipe.measure.library_kernel import LibraryKernel
-from autopipe.measure.plain_code import PlainKernel
 from autopipe.processes import contained
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked
@@ -67,31 +65,6 @@ sys.exit(reproduce_failure(Path(__file__).parent))
 '''
 
 
-class Suspect(NamedTuple):
-    """A candidate schedule of a task."""
-
-    task: str
-    """Name of the task, for messages."""
-    engine: str
-    implementation: str
-    schedule: str
-    """The schedule in the format of `replay`."""
-    workload: tvm.IRModule
-    scheduled: tvm.IRModule
-    kernel: LibraryKernel | None = None
-    """Its kernel in a library, if there is one."""
-    plain: PlainKernel | None = None
-    """The plain loops of the workload, if they are compiled."""
-
-    @property
-    def piece(self) -> Piece:
-        """Return the piece of work that checks it."""
-        return Piece(
-            "checking", self.task, self.workload, self.engine, self.implementation, self.schedule,
-            self.scheduled, kernel=self.kernel, plain=self.plain,
-        )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """A folder of wrong schedules, or of failures."""
@@ -100,7 +73,7 @@ class Quarantine:
     target: Mapping[str, object]
     """The resolved facts of `Facet.TARGET`."""
 
-    def keep(self, name: str, suspect: Suspect, checked: Checked) -> Path:
+    def keep(self, name: str, suspect: Piece, checked: Checked) -> Path:
         """Write a wrong schedule to a folder of that name; return the folder."""
         record = {
             "task": suspect.task, "engine": suspect.engine,
@@ -111,7 +84,7 @@ class Quarantine:
         texts = {
             "record.json": pretty(record),
             "workload.json": tvm.ir.save_json(suspect.workload),
-            "scheduled.json": tvm.ir.save_json(suspect.scheduled),
+            "scheduled.json": tvm.ir.save_json(suspect.candidate),
             "reproduce.py": _SCRIPT,
         }
         return self._write_folder(name, texts)

@@ -23,7 +23,7 @@ from autopipe.pipeline.stage import Context
 from autopipe.records.record import Record
 from autopipe.safety.failures import Failures
 from autopipe.safety.inspection import Inspector
-from autopipe.safety.quarantine import Suspect
+from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.policy import Policy
@@ -129,16 +129,16 @@ def describe_winner(
 
 def make_suspect(
     task: Task, record: Record | BestRecord, ctx: Context, conditions: Conditions
-) -> Suspect:
+) -> Piece:
     """Replay a recorded schedule for its check. Raises StageError if it no longer applies."""
     loops = load_module(ctx.inputs["tasks"] / "workloads" / f"{task.workload}.json")
     loops = annotate_workload(loops, task.info)
     module = replay_schedule(loops, record.implementation, record.schedule, conditions)
     maker = record.engine, record.implementation, record.schedule
-    return Suspect(task.name, *maker, loops, module)
+    return Piece("checking", task.name, loops, *maker, module)
 
 
-def _check_winner(suspect: Suspect, ctx: Context, conditions: Conditions, end: float) -> Verdict:
+def _check_winner(suspect: Piece, ctx: Context, conditions: Conditions, end: float) -> Verdict:
     """Return the verdict on the winner, or the reason that it could not be checked."""
     failures = Failures.of(ctx, conditions, "tune", "fallback")
     inspector = Inspector.of(

@@ -8,8 +8,8 @@ from autopipe.compiler import module_io
 from autopipe.processes.contained import Failed
 from autopipe.safety.failures import Failures
 from autopipe.safety.inspection import NO_TIME, ScheduleChecker
+from autopipe.safety.job import Piece
 from autopipe.safety.maker import Maker, Refused
-from autopipe.safety.quarantine import Suspect
 from autopipe.safety.verdict import Finding
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
@@ -81,7 +81,7 @@ def find_passing(
     ]
 
 
-def _make_suspect(state: TaskState, proposal: Proposal, maker: Maker) -> Suspect:
+def _make_suspect(state: TaskState, proposal: Proposal, maker: Maker) -> Piece:
     task = state.task.name
-    module = maker.replay(task, *proposal)
-    return Suspect(task, *proposal.by, proposal.schedule, module_io.parse_json(state.text), module)
+    loops, module = module_io.parse_json(state.text), maker.replay(task, *proposal)
+    return Piece("checking", task, loops, *proposal.by, proposal.schedule, module)

@@ -1,5 +1,7 @@
 """Plain loops are compiled ahead of the checks that use them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
@@ -18,7 +20,7 @@ from autopipe.measure.plain_code import (
     link_plain,
     open_plain,
 )
-from autopipe.safety.quarantine import Suspect
+from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.engines import static
 from tests.compiler.dynamic_sizes.test_likely_kernels import extracted
@@ -48,7 +50,15 @@ def suspects(count):
     planned = static.plan(workload, CONDITIONS)
     assert planned is not None
     return [
-        Suspect(f"task{place}", "static", "direct", planned.schedule, workload, planned.module)
+        Piece(
+            "checking",
+            f"task{place}",
+            workload,
+            "static",
+            "direct",
+            planned.schedule,
+            planned.module,
+        )
         for place in range(count)
     ]
 
@@ -72,7 +82,7 @@ def test_another_schedule_of_a_task_is_compiled_by_its_check(tmp_path):
     with PreparedChecks(checker, tmp_path / "plain") as checks:
         checks.prepare(suspect)
         checks.start()
-        checks.judge([suspect._replace(schedule="{}"), suspect])
+        checks.judge([replace(suspect, schedule="{}"), suspect])
     assert [bool(one.plain) for one in checker.asked] == [False, True]
 
 
@@ -81,7 +91,7 @@ def extracted_suspects(likely):
     _, tasks, workloads = extracted(likely)
     pairs = [(task, workloads[task.workload]) for task in tasks.values()]
     suspects = {
-        at: Suspect(task.name, "static", "direct", "", module, module)
+        at: Piece("checking", task.name, module, "static", "direct", "", module)
         for at, (task, module) in zip(tasks, pairs, strict=True)
     }
     return suspects, find_dynamic_twins(pairs)

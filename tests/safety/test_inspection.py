@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from autopipe.processes import contained
 from autopipe.safety import checking, job
 from autopipe.safety.checking import Checker
 from autopipe.safety.inspection import Inspector
-from autopipe.safety.quarantine import Suspect
+from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules import templates
 from autopipe.schedules.engines import static
@@ -61,9 +62,10 @@ def inspector(tmp_path, checker, said):
 
 
 def suspect(planned, workload):
-    return Suspect(
-        "a task", "static", planned.implementation, planned.schedule, workload, planned.module
-    )
+    return Piece(
+        "checking", "a task", workload, "static", planned.implementation, planned.schedule,
+        planned.module,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def wrong(monkeypatch):
 
 def ending(way):
     workload = doubled()
-    return Suspect("a task", "mine", "direct", "{}", workload, spoil(workload, way))
+    return Piece("checking", "a task", workload, "mine", "direct", "{}", spoil(workload, way))
 
 
 def findings(inspector, *suspects):
@@ -102,8 +104,8 @@ def test_what_is_said_of_ops_is_no_part_of_a_verdict(inspector, checker, right):
     workload, scheduled = (
         annotate_workload(module, task().info) for module in (right.workload, right.scheduled)
     )
-    assert findings(inspector, right._replace(workload=workload)) == [Finding.RIGHT]
-    told = right._replace(workload=workload, scheduled=scheduled)
+    assert findings(inspector, replace(right, workload=workload)) == [Finding.RIGHT]
+    told = replace(right, workload=workload, scheduled=scheduled)
     assert findings(inspector, told) == [Finding.RIGHT]
     assert checker.checks == 1
 
@@ -193,7 +195,7 @@ def test_what_fails_once_only_is_right(inspector, checker, monkeypatch, tmp_path
 def test_a_workload_that_fails_itself_condemns_nothing(inspector, checker, said):
     bad = ending("crash")
     for _ in range(2):
-        (verdict,) = inspector.judge([bad._replace(workload=bad.scheduled)])
+        (verdict,) = inspector.judge([replace(bad, workload=bad.scheduled)])
         assert verdict.finding is Finding.UNCHECKED
         assert verdict.reason == "it failed, as the plain loops do: killed by SIGSEGV"
     assert said == []

@@ -232,11 +232,10 @@ def test_a_verdict_that_is_none_is_forgotten(tmp_path, text):
 
 @pytest.mark.fault("G12")
 def test_a_check_that_fails_in_every_run_is_not_made_again(run, tmp_path, said):
-    from autopipe.safety.quarantine import Suspect
     from autopipe.safety.verdict import Finding
 
     body = doubled()
-    bad = Suspect("a task", "mine", "direct", "{}", body, spoil(body, "crash"))
+    bad = Piece("checking", "a task", body, "mine", "direct", "{}", spoil(body, "crash"))
     asked, verdicts = [], []
     for _ in range(3):
         checker = Counting(CONDITIONS)

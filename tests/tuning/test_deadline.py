@@ -18,8 +18,8 @@ from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
 from autopipe.safety.checking import Checker, Postponed
 from autopipe.safety.inspection import NO_TIME, Inspector
+from autopipe.safety.job import Piece
 from autopipe.safety.maker import Maker
-from autopipe.safety.quarantine import Suspect
 from autopipe.schedules.engines import static
 from autopipe.tuning.check_schedules import Checks, check_winners
 from autopipe.tuning.deadline import Deadline
@@ -85,8 +85,8 @@ def test_a_winner_that_was_not_checked_for_lack_of_time_is_checked_later(journal
     kept = failures(tmp_path)
     checker = Checker(CONDITIONS, lambda: seconds)
     inspector = Inspector(tmp_path, FACTS, checker, kept)
-    suspect = Suspect("t", *STATIC, planned.schedule, module, planned.module)
-    (outcome,) = checker.check([suspect.piece])
+    suspect = Piece("checking", "t", module, *STATIC, planned.schedule, planned.module)
+    (outcome,) = checker.check([suspect])
     assert isinstance(outcome, Postponed)
     assert inspector.judge([suspect]) == [NO_TIME]
     with Maker({state.task.name: module}, kept) as maker:
