@@ -18,13 +18,13 @@ from pydantic import JsonValue
 from autopipe.api.compute import Compute
 from autopipe.api.hardware import build_conditions, fill_target, to_target, validate_section
 from autopipe.api.scheduled import (
-    ContenderSummary,
     Scheduled,
     apply_saved_schedule,
     build_single_task,
     name_engine,
     prepare_function,
 )
+from autopipe.artifacts.tuning import ContenderResult
 from autopipe.compiler.graph import elementary
 from autopipe.compiler.labels.op_info import annotate_workload
 from autopipe.compiler.library import kernels
@@ -109,7 +109,7 @@ def _to_scheduled(
     """
     if "schedule" not in answer:
         return replace(at_once, ended=str(answer["ended"]))
-    contenders = tuple(ContenderSummary(**contender) for contender in answer.pop("contenders"))
+    contenders = tuple(ContenderResult(**contender) for contender in answer.pop("contenders"))
     return apply_saved_schedule(
         loops, target=at_once.target, contenders=contenders, fast_algorithms=fast_algorithms,
         **answer,

@@ -10,7 +10,7 @@ from autopipe.compiler.target import cpu
 from autopipe.config.paths import PIPELINE_SUFFIXES
 from autopipe.errors import PackageError, StageError
 from autopipe.packaging.contents import opened
-from autopipe.packaging.packaged_task import read_node_map
+from autopipe.packaging.node_map import read_node_map
 from autopipe.packaging.variants import choose_build
 from autopipe.processes import call
 from autopipe.profiling.peaks import measure_peaks

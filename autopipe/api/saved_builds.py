@@ -23,7 +23,7 @@ from autopipe.lock.document import Lock, LockedTask
 from autopipe.lock.recognize import FileKind, find_records_path, recognize_file
 from autopipe.packaging.contents import PackageContents, opened
 from autopipe.packaging.manifest import Needs
-from autopipe.packaging.packaged_task import read_node_map, read_tasks
+from autopipe.packaging.node_map import read_node_map
 from autopipe.packaging.variants import list_builds
 from autopipe.pipeline.events import StageCached
 from autopipe.pipeline.history import History
@@ -172,7 +172,7 @@ def _report_build(
     target = {**processor.model_dump(mode="json"), "num_cores": signature.threads}
     node_map = read_node_map(contents, prefix)
     order = [node.name for node in node_map.nodes]
-    places: dict[str, int | None] = {task.name: at for at, task in enumerate(read_tasks(needs))}
+    places: dict[str, int | None] = {task.name: at for at, task in enumerate(needs.tasks)}
     graphs = draw_graphs(node_map, places, label_libraries(signature.entries))
     return RunReport(**{
         **_FINISHED, "origin": "package", "pipeline": name, "target": target,
@@ -204,9 +204,9 @@ def _list_packaged_tasks(
     """
     nodes = find_nodes(graphs, order)
     counts = Counter(call.task for graph in graphs for call in graph.calls)
-    for at, task in enumerate(read_tasks(needs)):
+    for at, task in enumerate(needs.tasks):
         yield TaskReport(
             name=task.name, workload=task.workload, calls=task.calls, engine=task.engine,
-            implementation=task.implementation, seconds=task.seconds, reason="",
+            implementation=task.implementation, seconds=None, reason="",
             nodes=nodes[at] if counts[at] == task.calls else (),
         )  # fmt: skip

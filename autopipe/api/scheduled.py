@@ -16,6 +16,7 @@ from autopipe import foreign
 from autopipe.api.compute import Compute, to_declared_module
 from autopipe.api.hardware import build_conditions
 from autopipe.artifacts.document import parse_document
+from autopipe.artifacts.tuning import ContenderResult
 from autopipe.backends import BACKENDS
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.graph import elementary
@@ -34,21 +35,6 @@ from autopipe.tasks.task import Task
 _MICROSECOND: Final = 1e-6
 _LARGEST: Final = 64 << 20
 """Bytes of a saved schedule."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContenderSummary:
-    """The result of one arm: an engine on an implementation."""
-
-    engine: str
-    """The engine that proposed its schedules; `static` or `default` for those without search."""
-    implementation: str
-    trials: int
-    failed: int
-    seconds: float | None
-    """Median of one call with its best schedule; None if none of its trials gave a time."""
-    stopped: str | None
-    """Why it got no further trials; None if it did until the end."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +63,7 @@ class Scheduled:
     """Why it could not be compared with the unscheduled loops; None if it agrees with them."""
     ended: str = "nothing was measured"
     """Why tuning ended."""
-    contenders: tuple[ContenderSummary, ...] = ()
+    contenders: tuple[ContenderResult, ...] = ()
     """The results of all engines, the fastest first."""
 
     @cached_property
@@ -175,7 +161,7 @@ class SavedSchedule(Frozen, frozen=True):
     seconds: Annotated[float, Field(gt=0)] | None
     unchecked: str | None
     ended: str
-    contenders: tuple[ContenderSummary, ...]
+    contenders: tuple[ContenderResult, ...]
 
 
 def load_scheduled(file: Path | str, compute: Compute) -> Scheduled:
@@ -237,7 +223,7 @@ def _read_template_name(schedule: str) -> str:
     return str(document["template"]) if isinstance(document, dict) else ""
 
 
-def _format_contenders(contenders: Sequence[ContenderSummary]) -> list[str]:
+def _format_contenders(contenders: Sequence[ContenderResult]) -> list[str]:
     rows = [("engine", "implementation", "trials", "failed", "best")]
     rows += [
         (c.engine, c.implementation, str(c.trials), str(c.failed), _format_time(c.seconds))

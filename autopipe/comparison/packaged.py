@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autopipe.artifacts.signature import Signature
-from autopipe.comparison.build import Build, BuiltTask, Fields, Time, flatten_document
+from autopipe.comparison.build import Build, BuiltTask, Fields, flatten_document
 from autopipe.config.dimension import format_sizes
 from autopipe.lock.recognize import FileKind
 from autopipe.packaging.contents import opened
-from autopipe.packaging.packaged_task import PackagedTask, read_tasks
+from autopipe.packaging.manifest import PackagedTask
 from autopipe.packaging.provenance import Source, Statement
 from autopipe.packaging.variants import list_builds
 from autopipe.store.files import sha256
@@ -27,7 +27,7 @@ def read_package(path: Path) -> Build:
         for name in manifest.files:
             contents.extract(name)
         contents.agree()
-        tasks = tuple(map(_describe_task, read_tasks(manifest.needs)))
+        tasks = tuple(map(_describe_task, manifest.needs.tasks))
     return Build(
         kind=FileKind.PACKAGE,
         file=str(path),
@@ -82,5 +82,4 @@ def _list_model_digests(manifest: Statement) -> Iterator[tuple[str, object]]:
 
 def _describe_task(task: PackagedTask) -> BuiltTask:
     decisions = task.model_dump(include={"calls", "engine", "implementation"})
-    time = None if task.seconds is None else Time(task.seconds)
-    return BuiltTask(task.name, task.workload, decisions, time)
+    return BuiltTask(task.name, task.workload, decisions, None)

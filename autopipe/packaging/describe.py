@@ -10,7 +10,7 @@ from autopipe.artifacts.verification import Verification
 from autopipe.backends import find_backend
 from autopipe.compiler.target import cpu
 from autopipe.environment.facet import Facet
-from autopipe.packaging.manifest import Needs, Processor, read_installed_runtime
+from autopipe.packaging.manifest import Needs, PackagedTask, Processor, read_installed_runtime
 from autopipe.packaging.provenance import (
     Builder,
     Definition,
@@ -24,9 +24,6 @@ from autopipe.packaging.provenance import (
     describe_ingredient,
 )
 from autopipe.pipeline.stage import Context
-
-_TASK: Final = {"name", "workload", "calls", "engine", "implementation"}
-"""Fields of a task in the manifest. Times and outcomes of checks differ between builds."""
 
 _TVM: Final = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 
@@ -61,7 +58,7 @@ def _describe_needs(ctx: Context, library: BuiltLibrary) -> Needs:
         runtime=read_installed_runtime(),
         libraries=library.libraries,
         signature=library.signature,
-        tasks=tuple(task.model_dump(mode="json", include=_TASK) for task in library.tasks),
+        tasks=tuple(PackagedTask.model_validate(dict(task)) for task in library.tasks),
         verification=_summarize_verification(ctx.inputs.get("verify")),
         rounded=library.rounded,
     )

@@ -62,7 +62,7 @@ def _describe_port(port: Port, signature: Signature) -> dict[str, object]:
 
 def _count_engines(build: Needs) -> dict[str, int]:
     """Count the kernels by the engine that scheduled them."""
-    counts = Counter(str(task.get("engine")) for task in build.tasks)
+    counts = Counter(task.engine for task in build.tasks)
     return dict(sorted(counts.items()))
 
 

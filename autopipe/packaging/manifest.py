@@ -4,6 +4,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
+from autopipe.artifacts.document import Part
+from autopipe.artifacts.numbers import Count
 from autopipe.artifacts.signature import Signature
 from autopipe.config.frozen import Frozen
 from autopipe.config.model import Digest
@@ -43,6 +45,17 @@ class Processor(Frozen, frozen=True):
     """Architecture of the GPU that its kernels run on, such as `sm_90`; null for none."""
 
 
+class PackagedTask(Part, frozen=True):
+    """A task of a build. Times and outcomes of checks differ between builds, so it has none."""
+
+    name: str
+    workload: str
+    """Hash of its loops."""
+    calls: Count
+    engine: str
+    implementation: str
+
+
 class Needs(Frozen, frozen=True):
     """Requirements of opening a package."""
 
@@ -54,7 +67,7 @@ class Needs(Frozen, frozen=True):
     """Libraries that it calls and contains, and their versions."""
     signature: Signature
     """How it is called: inputs, outputs, weights, threads."""
-    tasks: tuple[dict[str, Any], ...]
+    tasks: tuple[PackagedTask, ...]
     """Each fused kernel, and the origin of its schedule."""
     verification: str | None
     """Summary of the verification; null for a build without one."""

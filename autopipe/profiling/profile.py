@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autopipe.artifacts.benchmark import RoundConditions
@@ -25,6 +25,21 @@ class Peaks(Part, frozen=True):
         computing = call.flops / self.gflops if self.gflops else 0.0
         moving = call.bytes / self.gbps if self.gbps else 0.0
         return max(computing, moving) / 1e9
+
+
+@dataclass(slots=True)
+class WatchedCall:
+    """One call of the virtual machine, as it is measured."""
+
+    symbol: str
+    kernel: bool
+    start: float
+    """Seconds since the run began."""
+    seconds: float | None = None
+    """None if this run does not time it."""
+    bytes: int = 0
+    """Of all its tensor arguments."""
+    shapes: list[list[int]] = field(default_factory=list)
 
 
 class ProfiledCall(Part, frozen=True):
@@ -99,7 +114,7 @@ class Profile(Part, frozen=True):
 
 def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: Peaks) -> Profile:
     """Build a profile from the measurements of a child process."""
-    measured_calls = [_Measured(**call) for call in answer["calls"]]
+    measured_calls = [WatchedCall(**call) for call in answer["calls"]]
     library = nodes.named(str(answer["library"]))
     calls = tuple(_list_profiled_calls(measured_calls, library, nodes))
     total = sum(call.seconds for call in calls)
@@ -113,24 +128,14 @@ def build_profile(answer: Mapping[str, Any], nodes: NodeMap, runs: int, peaks: P
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    symbol: str
-    kernel: bool
-    start: float
-    seconds: float
-    bytes: int
-    shapes: list[list[int]]
-
-
 def _list_profiled_calls(
-    measured_calls: Sequence[_Measured], library: LibraryNodes, nodes: NodeMap
+    measured_calls: Sequence[WatchedCall], library: LibraryNodes, nodes: NodeMap
 ) -> Iterator[ProfiledCall]:
     work = {one.kernel: one.flops for one in library.work}
     sites = match_sites([call.symbol for call in measured_calls], library)
     for call, site in zip(measured_calls, sites, strict=True):
         yield ProfiledCall(
-            symbol=call.symbol, kernel=call.kernel, start=call.start, seconds=call.seconds,
+            symbol=call.symbol, kernel=call.kernel, start=call.start, seconds=call.seconds or 0.0,
             bytes=call.bytes, flops=work.get(call.symbol, 0.0),
             shapes=tuple(map(tuple, call.shapes)),
             nodes=name_nodes(nodes, site), added=site.added,

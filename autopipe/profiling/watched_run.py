@@ -6,7 +6,7 @@ is measured and subtracted. The whole run is timed without a watch.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,6 +26,7 @@ from autopipe.measure.call_watch import CallWatch, set_watch
 from autopipe.packaging.infer_child import read_inputs
 from autopipe.packaging.open import open_package
 from autopipe.processes import call
+from autopipe.profiling.profile import WatchedCall
 
 if TYPE_CHECKING:
     from tvm.runtime import Tensor
@@ -44,21 +45,6 @@ because its arguments have to be converted for the watch first."""
 _WARM: Final = 0.3
 """Seconds of warmup."""
 _PROBES: Final = 300
-
-
-@dataclass(slots=True)
-class WatchedCall:
-    """One call of the virtual machine."""
-
-    symbol: str
-    kernel: bool
-    start: float
-    """Seconds since the run began."""
-    seconds: float | None = None
-    """None if this run does not time it."""
-    bytes: int = 0
-    """Of all its tensor arguments."""
-    shapes: list[list[int]] = field(default_factory=list)
 
 
 class _RunWatch(CallWatch):

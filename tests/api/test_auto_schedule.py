@@ -12,7 +12,8 @@ from tvm import te, topi
 
 from autopipe import auto_schedule, hardware, load_scheduled
 from autopipe.api.hardware import build_conditions
-from autopipe.api.scheduled import ContenderSummary, Scheduled
+from autopipe.api.scheduled import Scheduled
+from autopipe.artifacts.tuning import ContenderResult
 from autopipe.compiler.graph import elementary
 from autopipe.config.target import Target
 from autopipe.errors import ConfigError, ModelError, StoreError, TargetError
@@ -215,11 +216,15 @@ def test_what_was_measured_and_checked_is_not_lost_when_the_time_ends(monkeypatc
     assert sum(each.trials for each in found.contenders) == 4
 
 
+def contender(*values):
+    return ContenderResult(**dict(zip(ContenderResult.model_fields, values, strict=True)))
+
+
 def test_the_table():
     contenders = (
-        ContenderSummary("autotvm", "winograd4", 24, 1, 123.44e-6, None),
-        ContenderSummary("static", "direct", 1, 0, 104e-9, None),
-        ContenderSummary("ansor", "direct", 0, 0, None, "no design space"),
+        contender("autotvm", "winograd4", 24, 1, 123.44e-6, None),
+        contender("static", "direct", 1, 0, 104e-9, None),
+        contender("ansor", "direct", 0, 0, None, "no design space"),
     )
     one = Scheduled(
         workload=matmul(), module=matmul(), engine="autotvm", implementation="winograd4",

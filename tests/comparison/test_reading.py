@@ -20,7 +20,6 @@ from tests.report.reports import full
 
 TASK = {
     "name": "dense", "workload": "0f", "calls": 2, "engine": "ansor", "implementation": "direct",
-    "seconds": 1e-3,
 }  # fmt: skip
 VERIFIED = verification(
     checked_case("a", comparison("y", max_abs=1e-3, used=0.5)),
@@ -83,7 +82,7 @@ def test_a_package_is_known_by_its_content(package):
     assert found.facts["accuracy"] == {"verification": "onnxruntime 1.31.1, 8 cases"}
     (task,) = found.tasks or ()
     assert (task.name, task.time, task.decisions) == (
-        "dense", Time(1e-3), {"calls": 2, "engine": "ansor", "implementation": "direct"},
+        "dense", None, {"calls": 2, "engine": "ansor", "implementation": "direct"},
     )  # fmt: skip
 
 
@@ -163,15 +162,15 @@ def test_a_package_is_not_what_its_manifest_says(package):
         read_build(other)
 
 
-@pytest.mark.parametrize(
-    "row", [{}, {**TASK, "name": 7}, {**TASK, "seconds": -1}, {**TASK, "calls": "many"}]
-)
+@pytest.mark.parametrize("row", [{}, {**TASK, "name": 7}, {**TASK, "calls": "many"}])
 def test_a_manifest_with_odd_tasks_is_refused(package, row):
     def add(document):
         build = document["predicate"]["buildDefinition"]
         build["internalParameters"]["tasks"] = [row]
 
-    with pytest.raises(PackageError, match=r"changed\.tar: the manifest does not fit: tasks: "):
+    with pytest.raises(
+        PackageError, match=r"changed\.tar: manifest\.json does not fit: .*tasks\.0"
+    ):
         read_build(packages.changed(package, manifest=add))
 
 
