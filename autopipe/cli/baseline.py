@@ -1,8 +1,7 @@
 """`autopipe baseline`: commands about the times that gate `gates.regression` compares with."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,13 +12,6 @@ app = typer.Typer(no_args_is_help=True, help="Write and compare checked-in times
 
 Report = Annotated[Path, typer.Argument(help="What `autopipe run --report PATH.json` wrote")]
 File = Annotated[Path, typer.Argument(metavar="BASELINE", help="Such as mlp.baseline.json")]
-
-
-class Inconclusive(StrEnum):
-    """The result of inconclusive times."""
-
-    WARN = "warn"
-    FAIL = "fail"
 
 
 @app.command("write")
@@ -49,8 +41,8 @@ def baseline_compare(
         typer.Option("--max", min=0.01, max=100, help="Largest time relative to the baseline"),
     ] = 1.05,
     inconclusive: Annotated[
-        Inconclusive, typer.Option("--on-inconclusive", help="What it ends in")
-    ] = Inconclusive.WARN,
+        Literal["warn", "fail"], typer.Option("--on-inconclusive", help="What it ends in")
+    ] = "warn",
 ) -> None:
     """Report whether a run was slower than the baseline.
 
@@ -63,7 +55,7 @@ def baseline_compare(
     from autopipe.report.document import read_report
 
     times = read_report(report).times()
-    gate = Regression(baseline=file.name, max=limit, on_inconclusive=inconclusive.value)
+    gate = Regression(baseline=file.name, max=limit, on_inconclusive=inconclusive)
     result = check_regression(times, baseline.read_baseline(file, times.pipeline), gate)
     if result.outcome is Outcome.FAILED:
         raise GateError(result.found)

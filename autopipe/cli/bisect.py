@@ -1,7 +1,7 @@
 """Command `autopipe bisect`: the first kernel of a build that is wrong, or slow for its work."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ Slow = Annotated[
     bool, typer.Option("--slow", help="Find the kernel that loses most time against its bound")
 ]
 Against = Annotated[
-    str | None,
+    Literal["onnxruntime"] | None,
     typer.Option(metavar="RUNTIME", help="With --slow, against `onnxruntime` and not the bound"),
 ]
 
@@ -49,8 +49,6 @@ def bisect(  # noqa: PLR0913 -- one for each option
     """
     from autopipe.api.bisect import find_bisect_target
 
-    if against not in {None, "onnxruntime"}:
-        raise ConfigError("--against takes onnxruntime")
     if against and not slow:
         raise ConfigError("--against needs --slow")
     target = find_bisect_target(file, store=store, overrides=overrides or (), build=build)

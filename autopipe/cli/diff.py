@@ -1,8 +1,7 @@
 """`autopipe diff`: the differences between two builds."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,15 +12,7 @@ if TYPE_CHECKING:
     from autopipe.comparison.difference import Difference
 
 
-class Format(StrEnum):
-    """The format of differences."""
-
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    HTML = "html"
-    COMMENT = "comment"
-
+Format = Literal["text", "json", "markdown", "html", "comment"]
 
 Build = Annotated[
     Path, typer.Argument(help="A lock, a package, or the JSON report of a run", show_default=False)
@@ -35,7 +26,7 @@ def diff(
     form: Annotated[
         Format,
         typer.Option("--format", help="A comment says it in words; HTML is a page"),
-    ] = Format.TEXT,
+    ] = "text",
     run: Annotated[
         Path | None,
         typer.Option(metavar="REPORT.json", help="The run that a comment begins with  [NEW]"),
@@ -52,9 +43,9 @@ def diff(
     from autopipe.comparison.reading import read_build
 
     difference = compare_builds(read_build(old), read_build(new))
-    if run is not None and form is not Format.COMMENT:
+    if run is not None and form != "comment":
         raise ConfigError("--run needs --format comment")
-    if form is Format.TEXT:
+    if form == "text":
         from autopipe.comparison.text import list_lines
         from autopipe.report.tasks import choose_table_width
 
@@ -67,15 +58,15 @@ def diff(
 
 def _format_document(difference: "Difference", form: Format, run: Path | None, new: Path) -> str:
     """Format differences; only the module of the format is imported."""
-    if form is Format.JSON:
+    if form == "json":
         from autopipe.comparison import document
 
         return document.format_json(difference)
-    if form is Format.HTML:
+    if form == "html":
         from autopipe.comparison import page
 
         return page.format_page(difference)
-    if form is Format.MARKDOWN:
+    if form == "markdown":
         from autopipe.comparison import markdown
 
         return markdown.format_difference(difference)
