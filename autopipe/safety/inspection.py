@@ -180,7 +180,7 @@ class Inspector:
 
     def _quarantine_wrong(self, name: str, suspect: Piece, checked: Checked) -> Verdict:
         place = Quarantine(self.folder / "wrong", self.facts[Facet.TARGET])
-        folder = place.keep(name[:16], suspect, checked)
+        folder = place.keep(name[:16], suspect, checked, self.failures.conditions)
         origin = f"{suspect.engine} on {suspect.implementation}"
         self.failures.warn(
             f"task {suspect.task}: the schedule of {origin} is wrong and was put aside:"

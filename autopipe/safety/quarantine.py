@@ -21,39 +21,9 @@ from autopipe.schedules.conditions import Conditions
 from autopipe.store.canonical import pretty
 
 _SCRIPT: Final = '''\
-"""Shows that a schedule computes a wrong result: python reproduce.py.
+"""Repeats work on a task that failed, or was wrong, in a child process: python reproduce.py.
 
-record.json holds the engine, the schedule, and the error that was found.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-import tvm
-
-from autopipe.compiler.target.target import make_target
-from autopipe.measure.check import WrongAnswer, checked
-from autopipe.measure.timing import use_threads
-
-here = Path(__file__).parent
-record = json.loads((here / "record.json").read_text(encoding="utf-8"))
-workload, scheduled = (
-    tvm.ir.load_json((here / name).read_text(encoding="utf-8"))
-    for name in ("workload.json", "scheduled.json")
-)
-use_threads(record["target"]["num_cores"])
-try:
-    checked(workload, scheduled, make_target(record["target"]))
-except WrongAnswer as error:
-    sys.exit(f"{record['task']}, {record['engine']} on {record['implementation']}: {error}")
-print("the schedule agrees with the plain loops")
-'''
-
-_AGAIN: Final = '''\
-"""Repeats failed work on a task in a child process: python reproduce.py.
-
-record.json holds the engine, the kind of work, how it ended, and the end of its output.
+record.json holds the engine, the kind of work, how it ended, and what was found.
 """
 
 import sys
@@ -73,50 +43,38 @@ class Quarantine:
     target: Mapping[str, object]
     """The resolved facts of `Facet.TARGET`."""
 
-    def keep(self, name: str, suspect: Piece, checked: Checked) -> Path:
+    def keep(self, name: str, piece: Piece, checked: Checked, conditions: Conditions) -> Path:
         """Write a wrong schedule to a folder of that name; return the folder."""
-        record = {
-            "task": suspect.task, "engine": suspect.engine,
-            "implementation": suspect.implementation, "schedule": _parse_schedule(suspect.schedule),
-            "target": dict(self.target), "seed": SEED, "error": checked.reason,
-            "case": checked.case, "difference": checked.difference,
-        }  # fmt: skip
-        texts = {
-            "record.json": pretty(record),
-            "workload.json": tvm.ir.save_json(suspect.workload),
-            "scheduled.json": tvm.ir.save_json(suspect.candidate),
-            "reproduce.py": _SCRIPT,
-        }
-        return self._write_folder(name, texts)
+        found = {"case": checked.case, "difference": checked.difference, "seed": SEED}
+        return self._write_folder(name, piece, conditions, {"how": checked.reason, **found})
 
     def failed(self, piece: Piece, error: contained.Failed, conditions: Conditions) -> Path:
         """Write the record of a failed piece of work; return the folder."""
-        modules = {"workload.json": piece.workload, "scheduled.json": piece.scheduled}
-        loops = {name: module for name, module in modules.items() if module is not None}
-        names = {
-            "task": piece.task, "doing": piece.doing, "engine": piece.engine,
-            "implementation": piece.implementation, "schedule": piece.schedule,
-        }  # fmt: skip
-        record = {
-            **names, "problem": piece.problem, "target": dict(self.target), "how": str(error),
-            "fast_algorithms": conditions.fast_algorithms, "seconds": contained.SECONDS,
-            "memory": contained.MEMORY,
-            "log": error.log.splitlines(),
-        }  # fmt: skip
-        hashes = [tvm_ffi.structural_hash(module["main"]) for module in loops.values()]
-        name = hashlib.sha256(json.dumps([names, hashes], sort_keys=True).encode()).hexdigest()
-        texts = {name: tvm.ir.save_json(module) for name, module in loops.items()}
-        return self._write_folder(
-            name[:16], {**texts, "record.json": pretty(record), "reproduce.py": _AGAIN}
-        )
+        modules = (piece.workload, piece.scheduled)
+        hashes = [
+            tvm_ffi.structural_hash(module["main"]) for module in modules if module is not None
+        ]
+        content = json.dumps([_name_work(piece), hashes], sort_keys=True)
+        name = hashlib.sha256(content.encode()).hexdigest()[:16]
+        found = {"how": str(error), "log": error.log.splitlines()}
+        return self._write_folder(name, piece, conditions, found)
 
-    def _write_folder(self, name: str, texts: Mapping[str, str]) -> Path:
+    def _write_folder(
+        self, name: str, piece: Piece, conditions: Conditions, found: Mapping[str, object]
+    ) -> Path:
         place = self.folder / name
         if place.exists():
             return place
+        record = {
+            **_name_work(piece), "problem": piece.problem, "target": dict(self.target),
+            "fast_algorithms": conditions.fast_algorithms, "seconds": contained.SECONDS,
+            "memory": contained.MEMORY, **found,
+        }  # fmt: skip
+        modules = {"workload.json": piece.workload, "scheduled.json": piece.scheduled}
+        texts = {f: tvm.ir.save_json(module) for f, module in modules.items() if module is not None}
         self.folder.mkdir(parents=True, exist_ok=True)
         new_folder = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
-        for file, text in texts.items():
+        for file, text in {**texts, "record.json": pretty(record), "reproduce.py": _SCRIPT}.items():
             (new_folder / file).write_text(text, encoding="utf-8")
         try:
             os.rename(new_folder, place)  # noqa: PTH104 - must fail where another process was quicker
@@ -125,8 +83,8 @@ class Quarantine:
         return place
 
 
-def _parse_schedule(schedule: str) -> object:
-    try:
-        return json.loads(schedule)
-    except ValueError:
-        return schedule
+def _name_work(piece: Piece) -> dict[str, str]:
+    return {
+        "task": piece.task, "doing": piece.doing, "engine": piece.engine,
+        "implementation": piece.implementation, "schedule": piece.schedule,
+    }  # fmt: skip

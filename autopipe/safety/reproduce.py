@@ -1,4 +1,4 @@
-"""Repeats a failed piece of work from its record in `failed/`."""
+"""Repeats a piece of work that failed, or was wrong, from its record in `failed/` or `wrong/`."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from typing import Any
 from autopipe.compiler.module_io import load_module
 from autopipe.processes import contained
 from autopipe.safety.job import Piece, can_bound_memory, do
+from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 
 
@@ -39,11 +40,14 @@ def reproduce_failure(folder: Path) -> int:
 
 
 def _run_piece_in_child(piece: Piece, conditions: Conditions, record: Mapping[str, Any]) -> str:
-    """Execute the piece; return the errors of its templates, or "". Raises Failed."""
+    """Execute the piece; return the errors of its templates or its result, or "". Raises Failed."""
     is_bounded = can_bound_memory(piece, conditions)
     with contained.Child(
         lambda: lambda _: do(piece, conditions), bounded=is_bounded,
         seconds=record["seconds"], memory=record["memory"],
     ) as child:  # fmt: skip
         answer = child.ask()
+    if piece.doing == "checking":
+        checked = Checked.of(answer)
+        return "" if checked.finding is Finding.RIGHT else str(checked.reason)
     return str(answer["complaint"]) if piece.doing == "planning" else ""

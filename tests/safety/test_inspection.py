@@ -136,9 +136,12 @@ def test_a_wrong_schedule_is_put_aside_with_the_means_to_see_it(inspector, check
     assert line.endswith("reproduce.py shows it")
     record = json.loads((Path(verdict.folder) / "record.json").read_text())
     assert (record["case"], record["difference"], record["seed"]) == ("random", "1", 0)
-    assert record["schedule"] == {"template": "wrong", "version": 1, "knobs": {}}
+    assert json.loads(record["schedule"]) == {"template": "wrong", "version": 1, "knobs": {}}
     assert shown(verdict).returncode == 1
-    assert shown(verdict).stderr.splitlines()[-1] == f"a task, static on direct: {verdict.reason}"
+    assert (
+        shown(verdict).stderr.splitlines()[-1]
+        == f"a task, checking static on direct: {verdict.reason}"
+    )
 
 
 @cache
