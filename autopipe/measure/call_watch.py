@@ -5,7 +5,7 @@ itself, and tell the machine to skip it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from autopipe.compiler.library.call_limit import VirtualMachine
 
@@ -16,11 +16,12 @@ _SKIP: Final = 1
 """Result of an instrument that makes the virtual machine skip a call."""
 
 
-class CallWatch(Protocol):
+class CallWatch:
     """Observes each call."""
 
     def begin(self, function: "Function", symbol: str, arguments: Sequence[Any]) -> bool:
         """Observe a call before it is made; return whether it was made here instead."""
+        raise NotImplementedError
 
     def end(self, symbol: str) -> None:
         """Observe a call that the machine has made; most watches need no look at it."""
