@@ -72,7 +72,7 @@ def _format_document(difference: "Difference", form: Format, run: Path | None, n
         return markdown.format_difference(difference)
     from autopipe.comparison import comment
     from autopipe.lock.recognize import FileKind
-    from autopipe.report import document
+    from autopipe.report.document import read_report
 
     file = new if run is None and difference.new.kind is FileKind.REPORT else run
-    return comment.format_comment(difference, None if file is None else document.read_report(file))
+    return comment.format_comment(difference, None if file is None else read_report(file))

@@ -172,7 +172,7 @@ def _list_size_lines(benchmark: BenchmarkReport) -> Iterator[str]:
         for name in names:
             theirs = at.competitors.get(name)
             row.append(format_seconds(theirs.median) if theirs else "")
-            row += _format_comparison(at.comparisons.get(name))
+            row += _format_comparison(at.comparisons[name] if theirs else None)
         rows.append(row)
     yield from format_table(("sizes", "library", ">autopipe", *columns), rows)
 

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
@@ -13,7 +14,7 @@ ROW = find_machine("znver4", "x86_64")
 
 
 def report(*numbers: Number, row=ROW):
-    return compare_numbers("znver4", [number.fields() for number in numbers], row)
+    return compare_numbers("znver4", [asdict(number) for number in numbers], row)
 
 
 def test_a_number_that_the_row_has_wrong_is_marked() -> None:

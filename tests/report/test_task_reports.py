@@ -9,8 +9,9 @@ from autopipe.artifacts.model_nodes import (
     ModelNode,
     NodeMap,
 )
-from autopipe.artifacts.signature import SizedLibrary
+from autopipe.artifacts.signature import Port, SizedLibrary
 from autopipe.artifacts.tuning import TuningResult
+from autopipe.config.dimension import Dimension
 from autopipe.report.task_reports import TaskSources, report_graphs, report_tasks
 from tests.artifacts.examples import (
     best_record,
@@ -36,7 +37,10 @@ def sources(tmp_path, calls, entries=(), functions=("conv", "conv1")):
     nodes = tuple(ModelNode(name=f"node{at}", op="Conv") for at in range(3))
     found.nodes = NodeMap(nodes=nodes, libraries=calls)
     built = library_task("conv", "0f", unchecked="too large")
-    found.library = library(built, library_task("add", "1f", seconds=None), entries=entries)
+    dimensions = {name: Dimension(max=9, likely=(4,)) for name in ("b", "n") if entries}
+    port = Port(name="x", shape=(-1,) * len(dimensions), dtype="int8", dimensions=(*dimensions,))
+    add = library_task("add", "1f", seconds=None)
+    found.library = library(built, add, entries=entries, dimensions=dimensions, inputs=(port,))
     return found
 
 

@@ -83,8 +83,10 @@ class Borrowed(Zygote):
         emit: Emit,
         seconds: float | None = None,
     ) -> Any:
+        if not isinstance(entry, str):
+            entry = f"{entry.__module__}:{entry.__qualname__}"
         request = {
-            "entry": f"{entry.__module__}:{entry.__qualname__}", "argument": argument,
+            "entry": entry, "argument": argument,
             "folder": os.fspath(Path.cwd()),
             "variables": select_variables(**self._variables), "path": sys.path,
         }  # fmt: skip

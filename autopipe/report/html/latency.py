@@ -113,5 +113,5 @@ def _list_size_rows(benchmark: BenchmarkReport, names: Sequence[str]) -> Iterato
         for name in names:
             theirs = at.competitors.get(name)
             cells.append(make_time_cell(theirs.median if theirs else None))
-            cells += _build_comparison_cells(at.comparisons.get(name))
+            cells += _build_comparison_cells(at.comparisons[name] if theirs else None)
         yield TableRow(cells)
