@@ -27,7 +27,7 @@ from autopipe.store.canonical import pretty
 from autopipe.store.store import Store
 
 SESSION: Final = "session.json"
-"""The `Journal` of a stage with a budget, in its scratch directory."""
+"""The `SpentBudget` of a stage with a budget, in its scratch directory."""
 
 _FORCED: Final = "forced"
 
@@ -40,7 +40,7 @@ _LONGEST: Final = 300
 """Maximum length of the error of a failed stage."""
 
 
-class Journal(Frozen, frozen=True):
+class SpentBudget(Frozen, frozen=True):
     """How much of its budget a tuning session has spent."""
 
     session: Annotated[str, StringConstraints(pattern=r"^[0-9a-zA-Z-]{1,64}$")]
@@ -107,16 +107,16 @@ def record_failure(store: Store, stage: str, key: str, error: Exception) -> None
 
 def describe_spent_budget(work: Path) -> str | None:
     """Format how much of its budget an attempt has spent; None if it has spent nothing."""
-    journal = read_journal(work)
-    if journal is None:
+    spent = read_spent_budget(work)
+    if spent is None:
         return None
-    return f"{journal.trials} of {journal.budget} trials, {journal.seconds:.0f} s spent"
+    return f"{spent.trials} of {spent.budget} trials, {spent.seconds:.0f} s spent"
 
 
-def read_journal(work: Path) -> Journal | None:
+def read_spent_budget(work: Path) -> SpentBudget | None:
     """Read the journal of an attempt; None if there is none, or it is torn."""
     try:
-        return parse_document(Journal, files.read_or_discard(work / SESSION, _LARGEST) or b"")
+        return parse_document(SpentBudget, files.read_or_discard(work / SESSION, _LARGEST) or b"")
     except (OSError, foreign.MalformedError):
         return None
 

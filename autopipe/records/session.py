@@ -11,7 +11,7 @@ from time import monotonic
 from types import FrameType
 from typing import Final
 
-from autopipe.pipeline.attempt import SESSION, Journal, read_journal
+from autopipe.pipeline.attempt import SESSION, SpentBudget, read_spent_budget
 from autopipe.store import files
 
 _SIZE: Final = 256
@@ -40,11 +40,11 @@ class Session:
     @classmethod
     def resume(cls, folder: Path, budget: int = 0) -> "Session":
         """Resume the session journaled in the folder, or begin one."""
-        journal = read_journal(folder) or Journal(
+        spent = read_spent_budget(folder) or SpentBudget(
             session=secrets.token_hex(8), seconds=0.0, trials=0, budget=budget
         )
         session = cls(
-            folder / SESSION, journal.session, journal.seconds, monotonic(), budget, journal.trials
+            folder / SESSION, spent.session, spent.seconds, monotonic(), budget, spent.trials
         )
         files.replace(session.path, session._encode_journal(), folder)
         return session
@@ -85,8 +85,8 @@ class Session:
         self.path.unlink(missing_ok=True)
 
     def _encode_journal(self) -> bytes:
-        journal = Journal(
+        spent = SpentBudget(
             session=self.name, seconds=round(self.elapsed, 3), trials=self.trials,
             budget=self.budget,
         )  # fmt: skip
-        return journal.model_dump_json().ljust(_SIZE).encode()
+        return spent.model_dump_json().ljust(_SIZE).encode()

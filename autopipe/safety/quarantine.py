@@ -45,8 +45,8 @@ class Quarantine:
 
     def keep(self, name: str, piece: Piece, checked: Checked, conditions: Conditions) -> Path:
         """Write a wrong schedule to a folder of that name; return the folder."""
-        found = {"case": checked.case, "difference": checked.difference, "seed": SEED}
-        return self._write_folder(name, piece, conditions, {"how": checked.reason, **found})
+        findings = {"case": checked.case, "difference": checked.difference, "seed": SEED}
+        return self._write_folder(name, piece, conditions, {"how": checked.reason, **findings})
 
     def failed(self, piece: Piece, error: contained.Failed, conditions: Conditions) -> Path:
         """Write the record of a failed piece of work; return the folder."""
@@ -56,11 +56,11 @@ class Quarantine:
         ]
         content = json.dumps([_name_work(piece), hashes], sort_keys=True)
         name = hashlib.sha256(content.encode()).hexdigest()[:16]
-        found = {"how": str(error), "log": error.log.splitlines()}
-        return self._write_folder(name, piece, conditions, found)
+        findings = {"how": str(error), "log": error.log.splitlines()}
+        return self._write_folder(name, piece, conditions, findings)
 
     def _write_folder(
-        self, name: str, piece: Piece, conditions: Conditions, found: Mapping[str, object]
+        self, name: str, piece: Piece, conditions: Conditions, findings: Mapping[str, object]
     ) -> Path:
         place = self.folder / name
         if place.exists():
@@ -68,7 +68,7 @@ class Quarantine:
         record = {
             **_name_work(piece), "problem": piece.problem, "target": dict(self.target),
             "fast_algorithms": conditions.fast_algorithms, "seconds": contained.SECONDS,
-            "memory": contained.MEMORY, **found,
+            "memory": contained.MEMORY, **findings,
         }  # fmt: skip
         modules = {"workload.json": piece.workload, "scheduled.json": piece.scheduled}
         texts = {f: tvm.ir.save_json(module) for f, module in modules.items() if module is not None}

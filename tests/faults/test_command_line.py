@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autopipe.api import flow, wiring
+from autopipe.api import builds, flow
 from autopipe.api.publish import publish_package
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
@@ -160,7 +160,7 @@ def full(_source: Path, target: Path) -> None:
 
 @pytest.mark.fault("A14")
 def test_a_run_goes_by_what_the_file_said_at_its_start(file, tmp_path, monkeypatch):
-    monkeypatch.setattr(wiring, "stages_of", driver.stages_of)
+    monkeypatch.setattr(builds, "stages_of", driver.stages_of)
     monkeypatch.setattr(flow, "PRELOADED", ())
 
     def edit(event: object) -> None:

@@ -99,7 +99,7 @@ def test_a_forced_stage_is_made_here_and_replaced_there(farm: Machine, machine: 
         ("get autopipe.json refuse", "Forbidden: the secret is .STORAGE_SECRET; this run"),
         ("get autopipe.json odd", "RuntimeError; this run goes on without it"),
         ("get autopipe.json crash", "ended with SIGSEGV; this run goes on without it"),
-        ("get autopipe.json flip", "its autopipe.json is damaged, or not one of autopipe"),
+        ("get autopipe.json flip", "its autopipe.json is damaged, or not one of this autopipe"),
         ("get actions down", "could not connect"),
         ("get actions flip", "action .* is damaged, or of another autopipe; not used"),
         ("get actions truncate", "action .* is damaged"),

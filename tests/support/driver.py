@@ -81,16 +81,16 @@ def stages_of(pipeline: Pipeline, base: Path) -> tuple[Stage, ...]:
 
 
 def main() -> None:
-    from autopipe.api import flow, reports, shapes, tasks, wiring
+    from autopipe.api import builds, flow, reports, shapes, tasks
     from autopipe.cli import app
     from autopipe.pipeline.isolate import Zygote
 
-    for module in (autopipe.stages, wiring, reports):  # a fork may have imported them before
+    for module in (autopipe.stages, builds, reports):  # a fork may have imported them before
         vars(module)["stages_of"] = stages_of
     vars(shapes)["SHAPES"] = dict.fromkeys(shapes.SHAPES, lambda _: None)
     vars(flow)["PRELOADED"] = ("tests.support.driver",)
     vars(flow)["Zygote"] = Zygote  # not one that the tests keep, which is no child of a fork
-    vars(tasks).update(write_scripts=scripts, list_offers=offers)
+    vars(tasks).update(_WRITE_SCRIPTS=scripts, _FIND_TEMPLATES=offers)
     if "EXAMINE" in os.environ:
         vars(flow)["examine_tvm"] = resolve_name(os.environ["EXAMINE"])
     app.main()
