@@ -115,7 +115,7 @@ def _read_loops(flow: Flow, folder: Path, tasks: Collection[Task]) -> dict[str, 
     """Read the TIR of tasks, by workload."""
     files = {task.workload: folder / "workloads" / f"{task.workload}.json" for task in tasks}
     argument = {"folder": str(folder / "workloads"), "workloads": list(files)}
-    scripts: dict[str, dict[str, str]] = _call_with_tvm(flow, _WRITE_SCRIPTS, argument)
+    scripts: dict[str, dict[str, Any]] = _call_with_tvm(flow, _WRITE_SCRIPTS, argument)
     return {
         name: Loops(**scripts[name], json=path.read_text("utf-8")) for name, path in files.items()
     }
