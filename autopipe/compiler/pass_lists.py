@@ -66,8 +66,11 @@ from autopipe.compiler.passes.lift_weights import lift_weights
 from autopipe.compiler.passes.mark_weight_buffers import mark_weight_buffers
 from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
-from autopipe.compiler.passes.replace_copies_by_views import RESHAPE, replace_copies_by_views
-from autopipe.compiler.passes.replace_dynamic_copies import replace_dynamic_copies
+from autopipe.compiler.passes.replace_copies_by_views import (
+    RESHAPE,
+    replace_copies_by_views,
+    replace_dynamic_copies,
+)
 from autopipe.compiler.passes.rewrite_transposed_convolutions import rewrite_transposed_convolutions
 from autopipe.compiler.passes.round_products import round_products
 from autopipe.compiler.passes.round_weights import round_weights
