@@ -60,7 +60,6 @@ def convert_eye_like(site: NodeSite) -> Expr:
 
 def _count_between_known_numbers(site: NodeSite) -> Expr | None:
     """Convert Range with integer start, limit and step known as sizes; None otherwise."""
-    extents, bb = site.extents, site.bb
     range_parts = [one.reshape(-1)[0] for one in site.numbers[:3] if one is not None]
     if len(range_parts) < len(site.numbers[:3]):
         return None
@@ -78,10 +77,10 @@ def _count_between_known_numbers(site: NodeSite) -> Expr | None:
             f"{site.label} has a dynamic step; {advise_on_sizes((start, limit, step))}"
         )
     span = limit - start if step > 0 else start - limit
-    count = extents.count_steps(span, abs(step))
-    places = bb.emit(relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64"))
+    count = site.extents.count_steps(span, abs(step))
+    places: Expr = relax.op.arange(as_integer(0), as_int64(count), as_integer(1), "int64")
     if step != 1:
-        places = bb.emit(places * relax.const(step, "int64"))
+        places *= relax.const(step, "int64")
     if not is_number(start, 0):
         first = site.inputs[0]
         places += first if dtype == "int64" else relax.op.astype(first, "int64")

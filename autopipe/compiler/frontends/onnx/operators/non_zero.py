@@ -46,9 +46,9 @@ def convert_compress(site: NodeSite) -> Expr:
     extents, label, axis = site.extents, site.label, site.attr.get("axis")
     data, condition = site.inputs[:2]
     if isinstance(condition, GenericConst):
-        indices = np.flatnonzero(condition.value.numpy()).astype("int64")
+        places = relax.const(np.flatnonzero(condition.value.numpy()), "int64")
         data = relax.op.reshape(data, [-1]) if axis is None else data
-        return relax.op.take(data, relax.const(indices, "int64"), axis or 0)
+        return relax.op.take(data, places, axis or 0)
     sizes = site.read_sizes()
     if axis is None:
         data = site.bb.emit(relax.op.reshape(data, to_shape([multiply_sizes(sizes)])))
