@@ -84,6 +84,7 @@ def _count_between_known_numbers(site: NodeSite) -> Expr | None:
     if not is_number(start, 0):
         first = site.inputs[0]
         places += first if dtype == "int64" else relax.op.astype(first, "int64")
+    places = site.bb.emit(places)
     return places if dtype == "int64" else relax.op.astype(places, dtype)
 
 

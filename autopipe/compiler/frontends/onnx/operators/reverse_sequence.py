@@ -11,6 +11,7 @@ from autopipe.compiler.frontends.onnx.conversion.places import (
     Limits,
     PlaceRule,
     Shapes,
+    require_places,
 )
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import advise_on_sizes, is_open
@@ -28,6 +29,7 @@ def convert_reverse_sequence(site: NodeSite) -> Expr:
     if is_open([sizes[batch]]) and not site.extents.equal(count, sizes[batch]):
         raise ModelError(f"{site.label} has {count} lengths for a batch of {sizes[batch]}; "
                          f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
+    require_places(_SEQUENCES, site)
     return site.bb.emit_te(
         make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"
     )
@@ -57,11 +59,7 @@ def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
     return [(data[int(attr.get("batch_axis", 1))], lengths[0])]
 
 
-OPERATORS: Final = (
-    Operator(
-        name="ReverseSequence",
-        since=28,
-        places=PlaceRule(_limit_places, lambda shapes: shapes[0]),
-        converter=convert_reverse_sequence,
-    ),
-)
+_SEQUENCES: Final = PlaceRule(_limit_places, lambda shapes: shapes[0])
+
+
+OPERATORS: Final = (Operator(name="ReverseSequence", since=28, converter=convert_reverse_sequence),)

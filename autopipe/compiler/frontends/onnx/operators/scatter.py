@@ -81,7 +81,7 @@ def convert_scatter(site: NodeSite) -> Expr:
         return relax.op.scatter_elements(data, places, updates, axis, reduction)
     shape = operand_facts.require_shape(data, label)
     operands = (data, _flatten_places(bb, places, shape, axis), updates)
-    rows = [relax.op.reshape(each, [-1]) for each in operands]
+    rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in operands]
     return relax.op.reshape(relax.op.scatter_elements(*rows, 0, reduction), shape)
 
 
