@@ -15,6 +15,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Numbers,
     Parameters,
+    Size,
     TvmConvert,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
@@ -59,6 +60,10 @@ class NodeSite:
     def find_input(self, index: int) -> Expr | None:
         """Return an optional input, None if it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
+
+    def read_sizes(self, index: int = 0) -> list[Size]:
+        """Return the sizes of an input, integers if static; raises `ModelError` if unknown."""
+        return self.extents.shape(self.inputs[index], self.label)
 
     def read_values(self, index: int) -> Array | None:
         """Return the values of an input, None if it is computed, a model input or absent."""

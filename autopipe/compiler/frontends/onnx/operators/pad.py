@@ -108,7 +108,7 @@ def _check_reflection(
 def convert_dynamic_pad(site: NodeSite) -> Expr | None:
     """Convert Pad of a dynamic dimension, or by a dynamic width; None if all are static."""
     extents, bb, label = site.extents, site.bb, site.label
-    sizes = extents.shape(site.inputs[0], label)
+    sizes = site.read_sizes()
     before, after = _read_pads(site, len(sizes))
     if not is_open([*sizes, *before, *after]):
         return None
