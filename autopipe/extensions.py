@@ -23,7 +23,7 @@ IMPLEMENTATIONS: Final = "autopipe.implementations"
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     ENGINES: ("__call__",),
     TEMPLATES: (
-        "name", "version", "serves_static", "serves_dynamic", "match", "settings", "fill", "apply",
+        "name", "version", "serves_dynamic", "match", "settings", "fill", "apply",
         "estimate", "prove_at_every_size", "is_asked_last",
     ),
     IMPLEMENTATIONS: ("NAME", "FAST", "rewrite", "gain"),

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import tvm
 
     from autopipe.schedules.conditions import Conditions
+    from autopipe.schedules.engines.engine import Planned
     from autopipe.schedules.implementations.implementation import Implementation
-    from autopipe.schedules.planned import Planned
     from autopipe.schedules.templates.template import AnyTemplate
 
 _HOST: Final = "is for kind llvm; the host of a GPU is this machine"

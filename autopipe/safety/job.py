@@ -22,14 +22,13 @@ from autopipe.measure.plain_code import PlainKernel
 from autopipe.safety.verdict import Checked, Finding
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import fallback, static
-from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
+from autopipe.schedules.engines.engine import MeasuredSchedule, Planned, Problem
 from autopipe.schedules.engines.registry import load_engine_makers
 from autopipe.schedules.implementations.implementation import (
     DIRECT,
     build_implementation,
     list_allowed,
 )
-from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.template import AnyTemplate
 from autopipe.store.passing import open_temporary_folder

@@ -17,8 +17,8 @@ from autopipe.processes.contained import Child, Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.safety.failures import Failures, KnownFailure
 from autopipe.safety.job import Piece, do
+from autopipe.schedules.engines.engine import Planned
 from autopipe.schedules.implementations.implementation import DIRECT, list_allowed_names
-from autopipe.schedules.planned import Planned
 from autopipe.schedules.policy import Contender
 
 

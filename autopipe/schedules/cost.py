@@ -89,11 +89,6 @@ def level_bytes_per_ns(size: float, hardware: HardwareParams) -> float:
     return machine.memory_bytes_per_ns
 
 
-def bytes_ns(read_bytes: float, size: float, hardware: HardwareParams) -> float:
-    """Return the time in which a core reads `read_bytes` of a working set of `size` bytes."""
-    return read_bytes / level_bytes_per_ns(size, hardware)
-
-
 def copy_ns(copied_bytes: float, hardware: HardwareParams) -> float:
     """Return the time in which a core reads and writes `copied_bytes` bytes sequentially.
 
@@ -116,7 +111,7 @@ def lower_bound_ns(flops: float, traffic: float, bits: int, hardware: HardwarePa
     if traffic > hardware.l3:  # which all cores share
         read_ns = share / hardware.machine.memory_bytes_per_ns
     else:
-        read_ns = bytes_ns(share, share, hardware)
+        read_ns = share / level_bytes_per_ns(share, hardware)
     return max(fma_ns(flops, bits, hardware) / hardware.cores, read_ns)
 
 

@@ -46,7 +46,7 @@ def guard_parallel_loops(
     if dynamic_sizes is None:  # static, as are the functions that pack weights of a dynamic one
         return
     root = sch.get(sch.get_sblock("root"))
-    nests = list_statements(root)
+    nests = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
     new_buffers: list[Any] = []
     bodies = [
         guard_nest(
@@ -75,32 +75,28 @@ def guard_nest(
     used by this nest alone. The serial copy gets a buffer of its own, appended to `new_buffers`:
     else TVM would allocate one above both, shared by all threads.
     """
-    if dynamic_sizes is None or not (isinstance(nest, tirx.For) and _is_parallel(nest)):
+    if dynamic_sizes is None or not isinstance(nest, tirx.For):
+        return nest
+    if nest.kind != tirx.ForKind.PARALLEL:
         return nest
     if pays is None:
         pays = is_large_enough([_count_iterations(nest)], ELEMENTS, dynamic_sizes)
     if pays is True:
         return nest
     if pays is False:
-        return _to_serial(nest)
+        return replace_loop_kind(nest, tirx.ForKind.SERIAL)
     copies = [tirx.Var(f"{buffer.name}{_SERIAL_SUFFIX}", buffer.ty) for buffer in own_buffers]
     if new_buffers is not None:
         new_buffers += copies
-    serial_nest = copy_loop_nest(_to_serial(nest), list(zip(own_buffers, copies, strict=True)))
+    serial_nest = copy_loop_nest(
+        replace_loop_kind(nest, tirx.ForKind.SERIAL), list(zip(own_buffers, copies, strict=True))
+    )
     return tirx.IfThenElse(pays, nest, serial_nest)
 
 
-def list_statements(root: SBlock) -> list[tirx.Stmt]:
-    """Return the statements of a root block."""
-    return list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
-
-
-def _is_parallel(nest: tirx.Stmt) -> bool:
-    return isinstance(nest, tirx.For) and nest.kind == tirx.ForKind.PARALLEL
-
-
-def _to_serial(nest: tirx.For) -> tirx.For:
-    return tirx.For(nest.loop_var, nest.min, nest.extent, tirx.ForKind.SERIAL, nest.body)
+def replace_loop_kind(loop: tirx.For, kind: int) -> tirx.For:
+    """Return a copy of a loop of another kind, such as a serial one."""
+    return tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body)
 
 
 def _count_iterations(nest: tirx.Stmt) -> Extent:

@@ -138,7 +138,7 @@ def _build_step(hoisted_call: _Lifted, name: str) -> tuple[Any, Any]:
     dtype = str(hoisted_call.axes[-1].var.ty.dtype)
     sizes = [number_of(extent, dtype) for extent in extents]
     buffer = tirx.decl_buffer(sizes, str(hoisted_call.call.ty.dtype), name)
-    with IRBuilder() as builder, element_block(name, sizes) as axes:
+    with IRBuilder() as builder, element_block(name, extents, dtype) as axes:
         values = list(zip([axis.var for axis in hoisted_call.axes], axes, strict=True))
         store_element(buffer[tuple(axes)], replace_variables(hoisted_call.call, values))
     return builder.get(), buffer

@@ -1,9 +1,9 @@
 """Estimates the shortest possible time of a task from its arithmetic and its memory traffic."""
 
-import re
 from collections.abc import Sequence
 
 from autopipe.schedules import cost
+from autopipe.schedules.analysis.blocks import element_bits
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.tasks.task import Task
 
@@ -14,7 +14,7 @@ def lower_bound_ns(task: Task, hardware: HardwareParams) -> float:
     Operations count as those of its narrowest dtype, so that dot products of int8 fit the bound.
     """
     tensors = (*task.inputs, *task.outputs)
-    bits = min((_count_bits(tensor.dtype) for tensor in tensors), default=32)
+    bits = min((element_bits(tensor.dtype) for tensor in tensors), default=32)
     return cost.lower_bound_ns(task.flops, task.bytes, bits, hardware)
 
 
@@ -32,8 +32,3 @@ def estimate_shares(tasks: Sequence[Task], hardware: HardwareParams) -> list[Tas
         task.model_copy(update={"share": time / total})
         for task, time in zip(tasks, times, strict=True)
     ]
-
-
-def _count_bits(dtype: str) -> int:
-    digits = re.search(r"\d+", dtype)
-    return max(8, int(digits[0])) if digits else 8

@@ -168,7 +168,7 @@ class Mine(Template):
         (
             (TEMPLATE, "a", "bad"),
             "name = 'a'\nversion = 1",
-            "bad lacks serves_static, serves_dynamic, match, settings, fill, apply, estim",
+            "bad lacks serves_dynamic, match, settings, fill, apply, estim",
         ),
         ((TEMPLATE, "a", "bad:A"), "class A: pass", "bad:A is a class; name an instance of it"),
         (

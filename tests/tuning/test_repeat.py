@@ -12,7 +12,7 @@ from autopipe.records.proofs import list_proofs
 from autopipe.records.record import Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
-from autopipe.schedules.engines import default, serial
+from autopipe.schedules.engines import default, loops
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay_schedule
 from autopipe.tuning.deadline import Deadline
@@ -178,8 +178,8 @@ def test_a_winner_whose_rounds_differ_is_reported_as_unsteady(journal, spread):
     assert len(machine.asked) == 1
 
 
-def planned(engine, module):
-    found = engine.plan(module, CONDITIONS)
+def planned(plan, module):
+    found = plan(module, CONDITIONS)
     assert found is not None
     return found
 
@@ -187,10 +187,10 @@ def planned(engine, module):
 def test_the_serial_loops_are_those_of_default_without_threads(monkeypatch):
     module = module_of(pool(), [])
     small = module_of(*dense())
-    assert planned(serial, small).schedule == planned(default, small).schedule
+    assert planned(loops.plan_serial, small).schedule == planned(default.plan, small).schedule
     monkeypatch.setattr(default, "ELEMENTS", 1)
-    plain = planned(serial, module)
-    assert "T.parallel" in planned(default, module).module.script()
+    plain = planned(loops.plan_serial, module)
+    assert "T.parallel" in planned(default.plan, module).module.script()
     assert "T.parallel" not in plain.module.script()
     assert "T.vectorized" in plain.module.script()
     made = replay_schedule(module, "direct", plain.schedule, CONDITIONS)
@@ -198,7 +198,7 @@ def test_the_serial_loops_are_those_of_default_without_threads(monkeypatch):
 
 
 def test_a_gpu_has_no_loops_without_threads():
-    assert serial.plan(module_of(*dense()), GPU) is None
+    assert loops.plan_serial(module_of(*dense()), GPU) is None
 
 
 def test_candidates_are_timed_in_rounds_in_children_of_their_own(tmp_path):

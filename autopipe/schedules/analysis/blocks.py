@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import tvm
 import tvm_ffi
@@ -27,7 +27,8 @@ SPATIAL: Final = tvm.tirx.IterVar.DataPar
 """The type of an axis with independent iterations."""
 
 _OPERANDS: Final = 2
-_ALWAYS: Final = tvm.tirx.const(1, "bool")
+ALWAYS: Final = tvm.tirx.const(1, "bool")
+"""The predicate of a block without a condition."""
 
 
 def extents_of(block: SBlock, *, spatial: bool = True) -> tuple[int, ...]:
@@ -57,11 +58,24 @@ def axes_of(block: SBlock) -> tuple[list[tvm.tirx.IterVar], list[tvm.tirx.IterVa
     return spatial, [axis for axis in block.iter_vars if axis.iter_type != SPATIAL]
 
 
+def variables_of(block: SBlock, *, spatial: bool = True) -> list[tvm.ir.Var]:
+    """Return the variables of a block's spatial axes, or of its reduction axes."""
+    return [axis.var for axis in block.iter_vars if (axis.iter_type == SPATIAL) == spatial]
+
+
 def bind_axes(block: SBlock) -> Analyzer:
     """Return an analyzer with the axes of a block bound to their ranges."""
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
+    return analyzer
+
+
+def bind_extents(pairs: Iterable[tuple[Any, int]]) -> Analyzer:
+    """Return an analyzer with variables bound to ranges from 0, by their extents."""
+    analyzer = Analyzer()
+    for var, extent in pairs:
+        analyzer.bind(var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype))))
     return analyzer
 
 
@@ -149,7 +163,7 @@ def is_whole(sch: Schedule, rv: SBlockRV) -> bool:
     block, loops = sch.get(rv), [sch.get(loop) for loop in sch.get_loops(rv)]
     realizes = find_nodes(sch.mod["main"].body, SBlockRealize)
     realize = next((one for one in realizes if one.block.same_as(block)), None)
-    if realize is None or not tvm_ffi.structural_equal(realize.predicate, _ALWAYS):
+    if realize is None or not tvm_ffi.structural_equal(realize.predicate, ALWAYS):
         return False
     unbound_loops = list(loops)
     for axis, value in zip(block.iter_vars, realize.iter_values, strict=True):

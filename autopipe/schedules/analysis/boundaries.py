@@ -1,20 +1,27 @@
-"""Finds the indices along a block's last axis at which conditions and clamps change their outcome.
+"""Finds where conditions and clamps change their outcome, and the strides of indices in between.
 
 Example: `x[max(j - 1, 0)] if j < 30 else 0` of 32 elements has the boundaries 1 and 30 of j. They
 divide the axis into parts of 1, 29 and 2.
+
+Kernels are split at the borders (the pass `split_at_borders`), so that indices are linear between
+them. Example: `min(max(4 * i - 2, 0), 511)` has stride 4 along i, and 0 where it is clamped. A swap
+of neighbours, `i ^ 1`, is ignored.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 import tvm
-from tvm.ir import TensorLoad
+import tvm_ffi
+from tvm.ir import Expr, TensorLoad
+from tvm.ir.prim.expr import BitwiseXor
 from tvm.s_tir import SBlock
-from tvm.sym import detect_linear_equation
+from tvm.sym import Analyzer
+from tvm.tirx import IntImm, Max, Min, Select
 
 from autopipe.compiler.loops.index_borders import SIDES, build_difference, find_border
 from autopipe.schedules.analysis.blocks import bind_axes
-from autopipe.schedules.analysis.usual_stride import choose_side
+from autopipe.schedules.analysis.expressions import find_steps, flat_index
 
 _PARTS: Final = ("a", "b", "value", "condition", "true_value", "false_value")
 _LISTS: Final = ("args", "indices")
@@ -32,10 +39,11 @@ def divide_last_axis(value: tvm.ir.Expr, block: SBlock) -> tuple[int, ...]:
         if not isinstance(node, SIDES) or not _is_integer(node.a):
             continue
         for first in (True, False):  # operand of an inner select, such as a clamp at the other end
-            sign = choose_side(build_difference(node), first=first)
-            *steps, offset = _find_linear_steps(analyzer.simplify(sign), axes)
-            if steps[-1] and not any(steps[:-1]):
-                boundaries.add(find_border(steps[-1], offset))
+            sign = analyzer.simplify(choose_side(build_difference(node), first=first))
+            *steps, last_step = find_steps(sign, axes) or [0]
+            offset = analyzer.simplify(sign - last_step * axes[-1])
+            if last_step and not any(steps) and isinstance(offset, IntImm):
+                boundaries.add(find_border(last_step, int(offset)))
     extent = int(block.iter_vars[-1].dom.extent)
     inside = sorted(boundary for boundary in boundaries if 0 < boundary < extent)
     ends = [*inside, extent]
@@ -57,8 +65,36 @@ def _is_integer(value: tvm.ir.Expr) -> bool:
     return "int" in str(value.ty)
 
 
-def _find_linear_steps(difference: tvm.ir.Expr, axes: list[tvm.ir.Var]) -> list[int]:
-    """Return the steps of a difference along axes, and its offset; zeros if it is not linear."""
-    steps = list(detect_linear_equation(difference, axes))
-    is_constant = bool(steps) and all(isinstance(step, tvm.tirx.IntImm) for step in steps)
-    return list(map(int, steps)) if is_constant else [0] * (len(axes) + 1)
+def choose_side(expr: Expr, *, first: bool) -> Expr:
+    """Replace each min, max and select by its first, or its second, operand."""
+
+    def extreme(node: Min | Max) -> Expr:
+        return node.a if first else node.b
+
+    def chosen(select: Select) -> Expr:
+        return select.true_value if first else select.false_value
+
+    return tvm_ffi.structural_map(expr, [((Min, Max), extreme), (Select, chosen)])
+
+
+def _remove_swap(swap: BitwiseXor) -> Expr:
+    """Remove a swap of neighbours from an index: `i ^ 1` becomes `i`."""
+    return swap.a if isinstance(swap.b, IntImm) else swap
+
+
+def find_axis_stride(load: TensorLoad, axis: tvm.ir.Var) -> int | None:
+    """Return the longest stride along an axis between borders; None where one is not constant."""
+    flat, strides = flat_index(load.source, load.indices), []
+    for first in (True, False):
+        side = tvm_ffi.structural_map(choose_side(flat, first=first), (BitwiseXor, _remove_swap))
+        stride = find_stride(side, axis)
+        if stride is None:
+            return None
+        strides.append(abs(stride))
+    return max(strides)
+
+
+def find_stride(offset: Expr, variable: tvm.ir.Var) -> int | None:
+    """Return the step of an offset along a variable, or None if it is not constant."""
+    steps = find_steps(Analyzer().simplify(offset), [variable])
+    return steps[0] if steps else None

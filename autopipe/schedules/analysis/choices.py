@@ -11,7 +11,6 @@ Example: the gradient of a loss, y[i, j] of [128, 512].
     y[i, j] = choose(j == at[i], a * b, 0)
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import tvm_ffi
@@ -29,6 +28,7 @@ from autopipe.schedules.analysis.expressions import (
     is_branch,
     remove_repeated_loads,
     replace_variables,
+    to_selects,
 )
 from autopipe.schedules.analysis.reducer import has_variable_divisor, is_inside
 from autopipe.schedules.primitives import replace_block
@@ -75,7 +75,7 @@ def read_both(sch: Schedule, rv: SBlockRV) -> None:
     def name(load: TensorLoad) -> Any | None:  # noqa: ANN401 - TVM's variables
         return next((var for one, var in names if tvm_ffi.structural_equal(load, one)), None)
 
-    value = _to_selects(replace_variables(store.value, [], name), lambda _: True)
+    value = to_selects(replace_variables(store.value, [], name), lambda _: True)
     binds = [Bind(var, load) for load, var in names]
     replace_block(sch, rv, tirx.stmt_seq(*binds, BufferStore(store.buffer, value, store.indices)))
 
@@ -83,17 +83,8 @@ def read_both(sch: Schedule, rv: SBlockRV) -> None:
 def replace_branches(sch: Schedule, rv: SBlockRV) -> None:
     """Replace branches without loads in their values by selects, as in a unit matrix."""
     store = sch.get(rv).body
-    value = _to_selects(store.value, lambda call: not list_loads(call))
+    value = to_selects(store.value, lambda call: not list_loads(call))
     replace_block(sch, rv, BufferStore(store.buffer, value, store.indices))
-
-
-def _to_selects(value: Expr, when: Callable[[Call], bool]) -> Expr:
-    """Return an expression with its branches replaced by selects, where `when` holds."""
-
-    def choice(call: Call) -> Expr:
-        return Select(*call.args) if is_branch(call) and when(call) else call
-
-    return tvm_ffi.structural_map(value, (Call, choice))
 
 
 def _list_branch_values(value: Expr) -> list[Expr]:

@@ -1,20 +1,20 @@
 """Reads and rewrites TIR expressions, and writes loops over elements."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, TensorLoad
-from tvm.sym import Analyzer
+from tvm.ir import Call, Expr, TensorLoad
+from tvm.sym import detect_linear_equation
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_mutate
 
 from autopipe.compiler.find_nodes import find_nodes, is_among
-from autopipe.schedules.analysis.blocks import Extent, number_of
+from autopipe.schedules.analysis.blocks import Extent, extent_of, number_of, simplify_extent
 
 Values = Sequence[tuple[tvm.ir.Var, tvm.ir.Expr]]
 """Pairs of a variable and its value; no dict, as TVM's variables have no hash here."""
@@ -34,12 +34,33 @@ def branches_of(expression: Any) -> list[Call]:  # noqa: ANN401 - any TIR
     return list(filter(is_branch, find_nodes(expression, Call)))
 
 
+def to_selects(value: Expr, when: Callable[[Call], bool]) -> Expr:
+    """Replace branches in an expression by selects, where `when` holds."""
+
+    def choice(call: Call) -> Expr:
+        return tirx.Select(*call.args) if is_branch(call) and when(call) else call
+
+    return tvm_ffi.structural_map(value, (Call, choice))
+
+
 def flat_index(buffer: tvm.ir.Var, indices: Sequence[Any]) -> Any:  # noqa: ANN401 - an expression, or a number
     """Return the row-major offset of an element in its buffer, in elements."""
+    return ravel_index(map(extent_of, buffer.ty.shape), indices)
+
+
+def ravel_index(extents: Iterable[Extent], indices: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
+    """Convert the index along each axis to a row-major index over all axes."""
     flat: Any = 0
-    for index, extent in zip(indices, buffer.ty.shape, strict=True):
-        flat = flat * int(extent) + index
+    for index, extent in zip(indices, extents, strict=True):
+        flat = flat * extent + index
     return flat
+
+
+def find_steps(value: Expr, axes: Sequence[Any]) -> list[int] | None:
+    """Return the step of a value along each axis; None if one is not constant."""
+    *steps, _ = detect_linear_equation(value, list(axes)) or [None]
+    is_constant = len(steps) == len(axes) and all(isinstance(step, tirx.IntImm) for step in steps)
+    return list(map(int, steps)) if is_constant else None
 
 
 def remove_repeated_loads(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
@@ -100,6 +121,14 @@ def unravel_index(
     ]
 
 
+def find_block_start(block: Expr, size: Extent, extent: Extent) -> Expr:
+    """Return the start of a block; the last block overlaps the previous one to stay in bounds."""
+    start, last = block * size, extent - size
+    if isinstance(last, int) and isinstance(size, int) and last % size == 0:
+        return start
+    return tirx.min(start, last)
+
+
 def to_full_region(buffer: tvm.ir.Var) -> tvm.ir.TensorRegion:
     """Return the region that covers a whole buffer."""
     return tirx.BufferRegion(buffer, [tvm.ir.Range(0, extent) for extent in buffer.ty.shape])
@@ -129,12 +158,13 @@ def open_loop(
     return kind(number_of(0, dtype), number_of(extent, dtype))
 
 
-def _simplify_count(count: Extent) -> Extent:
-    """Simplify a number of iterations, to an integer where it does not depend on the sizes."""
-    if isinstance(count, int):
-        return count
-    simple = Analyzer().simplify(count)
-    return int(simple) if isinstance(simple, tirx.IntImm) else simple
+@contextmanager
+def open_loops(
+    kind: Callable[..., AbstractContextManager[Any]], extents: Iterable[Extent], dtype: str
+) -> Iterator[list[Any]]:
+    """Open nested loops, the outermost first, as `open_loop` opens one; yield their indices."""
+    with ExitStack() as loops:
+        yield [loops.enter_context(open_loop(kind, extent, dtype)) for extent in extents]
 
 
 def write_lane_loops(
@@ -150,15 +180,15 @@ def write_lane_loops(
     count is dynamic, the remainder is a scalar loop. Indices are of `dtype`. An IRBuilder must be
     open.
     """
-    count, loop = _simplify_count(count), T.unroll if unroll else T.serial
-    if (vectors := _simplify_count(count // width)) != 0:
+    count, loop = simplify_extent(count), T.unroll if unroll else T.serial
+    if (vectors := simplify_extent(count // width)) != 0:
         with (
             open_loop(loop, vectors, dtype) as vector,
             open_loop(T.vectorized, width, dtype) as lane,
         ):
             yield vector * width + lane, lane
     if not isinstance(count, int):
-        if (rest := _simplify_count(count % width)) != 0:
+        if (rest := simplify_extent(count % width)) != 0:
             with open_loop(T.serial, rest, dtype) as element:
                 yield number_of(vectors * width, dtype) + element, element
         return

@@ -5,6 +5,7 @@ the steps (a=96, b=240, c=160) around a Gemm with m=8, n=20, k=12. A 1x1 convolu
 Gemm, as its batch, rows and columns collapse into one axis.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,10 +60,7 @@ class Gemm:
     @property
     def products(self) -> int:
         """Number of multiply-adds of all products."""
-        total = self.m * self.n * self.k
-        for loop in self.loops:
-            total *= loop.extent
-        return total
+        return self.m * self.n * self.k * math.prod(loop.extent for loop in self.loops)
 
 
 def match_gemm(product: Product) -> Gemm | None:

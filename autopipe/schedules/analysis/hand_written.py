@@ -22,8 +22,8 @@ from tvm.tirx import AttrStmt, BufferStore, For, ForKind, IntImm, SeqStmt, Stmt,
 
 from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.blocks import element_bits
+from autopipe.schedules.analysis.boundaries import find_stride
 from autopipe.schedules.analysis.expressions import flat_index
-from autopipe.schedules.analysis.usual_stride import find_stride
 from autopipe.schedules.parallel_work import UNKNOWN_STEPS
 
 _EXTERN: Final = ("call_packed", "call_cpacked", "call_extern", "make_array")

@@ -74,15 +74,13 @@ def find_element(reducer: Reducer, position: int) -> Expr | None:
         operands = [value.a, value.b]
     else:
         return None
-    is_own_result = [_is_result(side, reducer, position) for side in operands]
+    is_own_result = [
+        isinstance(side, TensorLoad) and reducer.place(side) == position for side in operands
+    ]
     element = operands[is_own_result.index(False)] if is_own_result.count(True) == 1 else None
     if element is None or any(reducer.place(load) is not None for load in list_loads(element)):
         return None
     return element
-
-
-def _is_result(side: Expr, reducer: Reducer, position: int) -> bool:
-    return isinstance(side, TensorLoad) and reducer.place(side) == position
 
 
 def _replace_elements(value: Expr, elements: Sequence[Any], variables: Sequence[tirx.Var]) -> Expr:

@@ -20,14 +20,16 @@ from tvm.s_tir.schedule import SBlockRV
 
 from autopipe.compiler.loops.exact_divisions import to_iteration_sum
 from autopipe.schedules.analysis.blocks import bind_axes, element_bits, is_spatial, is_static
-from autopipe.schedules.analysis.boundaries import divide_last_axis, nodes_of
+from autopipe.schedules.analysis.boundaries import (
+    divide_last_axis,
+    find_axis_stride,
+    nodes_of,
+)
 from autopipe.schedules.analysis.choices import can_read_both, has_indirect_choice
 from autopipe.schedules.analysis.effort import Effort, estimate_element_effort
 from autopipe.schedules.analysis.expressions import is_branch
-from autopipe.schedules.analysis.periods import DIVISIONS
-from autopipe.schedules.analysis.simple_indices import simplify_block
-from autopipe.schedules.analysis.usual_stride import find_axis_stride
-from autopipe.schedules.analysis.written_axes import use_written_axes
+from autopipe.schedules.analysis.rewritten_axes import use_written_axes
+from autopipe.schedules.analysis.simple_indices import DIVISIONS, simplify_block
 from autopipe.schedules.primitives import replace_block
 
 _WIDE: Final = 64
@@ -105,12 +107,8 @@ class Movement:
     @property
     def run(self) -> int:
         """Return the number of neighbouring outputs with one source and one stride in each read."""
-        return math.gcd(
-            self.extents[-1], *self.parts, *(self._find_run_length(read) for read in self.reads)
-        )
-
-    def _find_run_length(self, read: tuple[AxisPiece, ...] | None) -> int:
-        return find_innermost(read, self.extents).extent if read else self.extents[-1]
+        runs = (find_innermost(read, self.extents).extent for read in self.reads if read)
+        return math.gcd(self.extents[-1], *self.parts, *runs)
 
 
 def find_innermost(read: tuple[AxisPiece, ...], extents: tuple[int, ...]) -> AxisPiece:

@@ -34,12 +34,12 @@ def narrow_to_int32(
     results: Sequence[Any],
     starts: Sequence[Expr],
     values: Sequence[Expr],
-    ranges: Sequence[tuple[Any, Any]],
+    analyzer: Analyzer,
 ) -> tuple[list[Any], list[Expr], list[Expr]] | None:
     """Return int32 buffers, starts and steps for int64 results; None if values may not fit.
 
     `results` are the buffers of results, `starts` their initial values, `values` those after a
-    step, `ranges` the ranges of axes.
+    step; `analyzer` has the ranges of axes.
     """
     wide = [str(result.dtype) == _WIDE for result in results]
     if not any(wide):
@@ -48,7 +48,7 @@ def narrow_to_int32(
         tirx.decl_buffer(result.shape, NARROW, f"{result.name}_narrow") if is_wide else result
         for result, is_wide in zip(results, wide, strict=True)
     ]
-    rewriting = _Rewriting(results, buffers, ranges)
+    rewriting = _Rewriting(results, buffers, analyzer)
     try:
         first = [
             rewriting.of(start) if is_wide else start
@@ -66,13 +66,8 @@ def narrow_to_int32(
 class _Rewriting:
     """Rewrites expressions to int32. Raises _TooWideError where a value may not fit."""
 
-    def __init__(
-        self, results: Sequence[Any], buffers: Sequence[Any], ranges: Sequence[tuple[Any, Any]]
-    ) -> None:
-        self._pairs = list(zip(results, buffers, strict=True))
-        self._known = Analyzer()
-        for var, values in ranges:
-            self._known.bind(var, values)
+    def __init__(self, results: Sequence[Any], buffers: Sequence[Any], analyzer: Analyzer) -> None:
+        self._pairs, self._known = list(zip(results, buffers, strict=True)), analyzer
 
     def chosen(self, value: tvm.ir.Expr, result: tvm.ir.Expr) -> Expr:
         """Rewrite a step of an int64 result, which must keep it or take a bounded value."""

@@ -19,11 +19,11 @@ from tvm.s_tir import SBlock
 from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
     Extent,
-    axes_of,
     bind_axes,
     extent_of,
     extents_of,
     lengths_of,
+    variables_of,
 )
 from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
 from autopipe.schedules.analysis.reducer import Reducer, is_inside
@@ -78,21 +78,9 @@ class Product:
         reducer = Reducer.of(block) if extents and min(*extents, *terms, 1) > 0 else None
         if reducer is None:
             return None
-        spatial, reduction_axes = axes_of(block)
-        ranges = [(axis.var, axis.dom) for axis in block.iter_vars]
-        reducer = reducer.evened(ranges).narrowed(ranges)
-        return cls(
-            block=block,
-            term=reducer.values[0],
-            loads=reducer.operands(),
-            axes=[axis.var for axis in spatial],
-            extents=extents,
-            sums=[axis.var for axis in reduction_axes],
-            terms=terms,
-            lengths=extents,
-            steps=terms,
-            reducer=reducer,
-        )
+        analyzer = bind_axes(block)
+        reducer = reducer.evened(analyzer).narrowed(analyzer)
+        return cls._describe(block, reducer.values[0], reducer.operands(), reducer)
 
     @classmethod
     def of(cls, block: SBlock, *, dynamic_sizes: bool = False) -> "Product | None":
@@ -111,18 +99,21 @@ class Product:
         ]
         analyzer = bind_axes(block)  # divisions by extents, as after a reshape, cancel
         term = analyzer.simplify(replace_variables(product, single_values))
-        spatial, reduction_axes = axes_of(block)
-        return cls(
-            block=block,
-            term=term,
-            loads=list_loads(term),
-            axes=[axis.var for axis in spatial],
-            extents=extents,
-            sums=[axis.var for axis in reduction_axes],
-            terms=terms,
-            lengths=lengths_of(block),
-            steps=lengths_of(block, spatial=False),
-        )
+        return cls._describe(block, term, list_loads(term))
+
+    @classmethod
+    def _describe(
+        cls,
+        block: SBlock,
+        term: tvm.ir.Expr,
+        loads: list[TensorLoad],
+        reducer: Reducer | None = None,
+    ) -> "Product":
+        """Describe a reduction by its summand and the axes of its block."""
+        spatial, summed = (variables_of(block, spatial=kind) for kind in (True, False))
+        extents, terms = (extents_of(block, spatial=kind) for kind in (True, False))
+        lengths, steps = (lengths_of(block, spatial=kind) for kind in (True, False))
+        return cls(block, term, loads, spatial, extents, summed, terms, lengths, steps, reducer)
 
     def is_load(self, load: TensorLoad, position: int) -> bool:
         """Tell whether a load is the one at a position."""
@@ -168,12 +159,12 @@ def _find_added_product(block: SBlock) -> tvm.ir.Expr | None:
     total = getattr(store, "value", None)
     if not isinstance(total, tvm.tirx.Add) or len(block.writes) != 1:
         return None
-    addends = [side for side in (total.a, total.b) if not _is_load_of(side, store.buffer)]
+    addends = [
+        side
+        for side in (total.a, total.b)
+        if not (isinstance(side, TensorLoad) and side.source.same_as(store.buffer))
+    ]
     return addends[0] if len(addends) == 1 and _is_product(addends[0]) else None
-
-
-def _is_load_of(expression: tvm.ir.Expr, buffer: tvm.ir.Var) -> bool:
-    return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
 def _is_product(term: tvm.ir.Expr) -> bool:

@@ -24,8 +24,9 @@ from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.schedules.analysis.expressions import (
     Values,
     branches_of,
-    is_branch,
+    remove_repeated_loads,
     replace_variables,
+    to_selects,
 )
 from autopipe.schedules.analysis.narrow import narrow_to_int32
 
@@ -84,33 +85,26 @@ class Reducer:
         step_values = tuple(replace_variables(value, values) for value in self.values)
         return Reducer(tuple(stores), self.starts, step_values)
 
-    def evened(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
+    def evened(self, analyzer: Analyzer) -> "Reducer":
         """Replace branches by selects where both sides may be evaluated.
 
         Vectors can select, but not branch. A branch stays where it keeps a load in bounds, or
-        guards a division by zero. `ranges` are the ranges of variables.
+        guards a division by zero. `analyzer` has the ranges of variables.
 
         Example: the sum of x[k] over k where k <= i; all loads are in bounds of x.
         """
-        analyzer = Analyzer()
-        for var, values in ranges:
-            analyzer.bind(var, values)
-
-        def chosen(call: Call) -> Expr:
-            if not is_branch(call) or not _can_speculate(call, analyzer):
-                return call
-            return tirx.Select(*call.args)
-
-        values = tuple(tvm_ffi.structural_map(value, (Call, chosen)) for value in self.values)
+        values = tuple(
+            to_selects(value, lambda call: _can_speculate(call, analyzer)) for value in self.values
+        )
         return Reducer(self.stores, self.starts, values)
 
-    def narrowed(self, ranges: Sequence[tuple[Any, Any]]) -> "Reducer":
+    def narrowed(self, analyzer: Analyzer) -> "Reducer":
         """Narrow int64 positions to int32, where their values fit.
 
-        Vectors hold twice as many of these. `ranges` are the ranges of variables.
+        Vectors hold twice as many of these. `analyzer` has the ranges of variables.
         """
         narrow_parts = narrow_to_int32(
-            [store.buffer for store in self.stores], self.starts, self.values, ranges
+            [store.buffer for store in self.stores], self.starts, self.values, analyzer
         )
         if narrow_parts is None:
             return self
@@ -128,11 +122,8 @@ class Reducer:
 
     def operands(self) -> list[TensorLoad]:
         """Return the loads of operands, without repetitions."""
-        operand_loads: list[TensorLoad] = []
-        for load in (load for value in self.values for load in list_loads(value)):
-            if self.place(load) is None and not any(map(_make_load_matcher(load), operand_loads)):
-                operand_loads.append(load)
-        return operand_loads
+        loads = [load for value in self.values for load in list_loads(value)]
+        return remove_repeated_loads([load for load in loads if self.place(load) is None])
 
     def branches(self) -> list[Expr]:
         """Return the conditions of branches around operands."""
@@ -180,10 +171,6 @@ def _is_varying(start: Expr) -> bool:
     """Tell whether an initial value depends on the output."""
     variables = find_nodes(start, tirx.Var)
     return bool(variables or list_loads(start))
-
-
-def _make_load_matcher(load: TensorLoad) -> Callable[[TensorLoad], bool]:
-    return lambda other: other.same_as(load) or bool(tvm_ffi.structural_equal(other, load))
 
 
 def _can_speculate(call: Call, analyzer: Analyzer) -> bool:

@@ -15,13 +15,16 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For
 
 from autopipe.schedules.analysis.blocks import (
+    ALWAYS,
     SPATIAL,
     Extent,
-    axes_of,
+    bind_axes,
+    bind_extents,
     extent_of,
     extents_of,
-    number_of,
+    variables_of,
 )
+from autopipe.schedules.analysis.boundaries import find_stride
 from autopipe.schedules.analysis.expressions import (
     Values,
     count_occurrences,
@@ -29,7 +32,6 @@ from autopipe.schedules.analysis.expressions import (
     replace_variables,
 )
 from autopipe.schedules.analysis.reducer import Reducer
-from autopipe.schedules.analysis.usual_stride import find_stride
 
 _PAIR_VALUES: Final = 2
 
@@ -53,7 +55,7 @@ class Reduction:
     @classmethod
     def of(cls, block: SBlock) -> "Reduction | None":
         """Describe the reduction of a block, or return None if it has none."""
-        spatial, reduction_axes = ([axis.var for axis in axes] for axes in axes_of(block))
+        spatial, reduction_axes = (variables_of(block, spatial=kind) for kind in (True, False))
         extents, terms = extents_of(block), extents_of(block, spatial=False)
         if min([*extents, *terms, 1]) < 1:
             return None
@@ -61,7 +63,7 @@ class Reduction:
             reducer = Reducer.of(block)
             if reducer is None:
                 return None
-            reducer = reducer.evened([(axis.var, axis.dom) for axis in block.iter_vars])
+            reducer = reducer.evened(bind_axes(block))
             return cls(block, reducer, spatial, extents, reduction_axes, terms).in_rows()
         return cls._read_nested(block, spatial, extents)
 
@@ -118,14 +120,11 @@ class Reduction:
 
     def narrowed(self) -> "Reduction":
         """Narrow int64 positions to int32 where they fit."""
-        if not all(isinstance(step, int) for step in self.steps):
+        if not self.constant:
             return self
         pairs = [*zip(self.axes, self.extents, strict=True),
-                 *zip(self.sums, self.steps, strict=True)]  # fmt: skip
-        ranges = [
-            (var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype)))) for var, extent in pairs
-        ]
-        return replace(self, reducer=self.reducer.narrowed(ranges))
+                 *zip(self.sums, map(int, self.steps), strict=True)]  # fmt: skip
+        return replace(self, reducer=self.reducer.narrowed(bind_extents(pairs)))
 
     @property
     def loads(self) -> list[TensorLoad]:
@@ -151,10 +150,7 @@ def _find_inner_block(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealiz
             return [], None
         loops.append(statement)
         statement = statement.body
-    if isinstance(statement, SBlockRealize) and _is_unconditional(statement):
-        return loops, statement
-    return loops, None
-
-
-def _is_unconditional(realize: SBlockRealize) -> bool:
-    return bool(tvm_ffi.structural_equal(realize.predicate, tvm.tirx.const(True, "bool")))  # noqa: FBT003 - TVM's signature
+    is_block = isinstance(statement, SBlockRealize) and tvm_ffi.structural_equal(
+        statement.predicate, ALWAYS
+    )
+    return loops, statement if is_block else None

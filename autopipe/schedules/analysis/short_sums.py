@@ -13,14 +13,9 @@ import tvm
 from tvm.s_tir import SBlock, Schedule
 
 from autopipe.compiler.graph.weights import list_weights
-from autopipe.schedules.analysis.blocks import (
-    axes_of,
-    extents_of,
-    is_product,
-    is_spatial,
-    is_static,
-)
+from autopipe.schedules.analysis.blocks import axes_of, extents_of, is_product, is_static
 from autopipe.schedules.analysis.dot_products import Operands
+from autopipe.schedules.analysis.single_reduction import SingleReduction, split_at_reduction
 
 _SUMS: Final = {"int8": "int32", "uint8": "int32", "bfloat16": "float32"}
 """Dtypes of operands, with that of their accumulators."""
@@ -29,18 +24,10 @@ _PLANE: Final = 2
 """A tile has two axes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShortSum:
+@dataclass(frozen=True)
+class ShortSum(SingleReduction):
     """An int8 or bfloat16 contraction, with the blocks before and after it."""
 
-    name: str
-    """Name of the block that sums."""
-    before: tuple[str, ...]
-    """Blocks that prepare its operands, such as padding, or other inputs of those on its result."""
-    after: tuple[str, ...]
-    """Elementwise blocks on its result, in order."""
-    extents: tuple[int, ...]
-    """Extents of its spatial axes."""
     depth: int
     """Extent of its innermost reduction."""
     operands: Operands
@@ -55,11 +42,10 @@ class ShortSum:
 
 def match_short_sum(sch: Schedule) -> ShortSum | None:
     """Describe the int8 or bfloat16 contraction of a function, or return None without one."""
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
-    if len(sums) != 1 or not _is_short_sum(blocks[sums[0]]):
+    parts = split_at_reduction(sch)
+    if parts is None or not _is_short_sum(parts[1]):
         return None
-    before, block, after = blocks[: sums[0]], blocks[sums[0]], blocks[sums[0] + 1 :]
+    before, block, after = parts
     spatial, reduction_axes = axes_of(block)
     weights = _find_weights(block, spatial[-1].var, reduction_axes[-1].var)
     extents = extents_of(block)
@@ -69,6 +55,7 @@ def match_short_sum(sch: Schedule) -> ShortSum | None:
     operand, axes = weights
     return ShortSum(
         name=block.name_hint,
+        inlined=(),
         before=tuple(other.name_hint for other in before),
         after=tuple(other.name_hint for other in after),
         extents=extents,

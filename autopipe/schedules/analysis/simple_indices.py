@@ -12,8 +12,9 @@ Truncating division, as in C, equals floor division where the dividend is not ne
 analysis of linear indices supports floor division alone.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import tvm
 import tvm_ffi
@@ -26,6 +27,13 @@ from tvm.tirx import BufferRegion, BufferStore, Div, FloorDiv, FloorMod, IntImm,
 from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.loops.exact_divisions import has_zero_start, protect_index
 from autopipe.schedules.analysis.blocks import bind_axes
+from autopipe.schedules.analysis.expressions import count_occurrences
+
+LONGEST: Final = 8
+"""Longest period that is unrolled."""
+
+DIVISIONS: Final = (FloorDiv, FloorMod)
+"""The divisions in indices."""
 
 
 def simplify_block(sch: Schedule, rv: SBlockRV) -> None:
@@ -34,6 +42,18 @@ def simplify_block(sch: Schedule, rv: SBlockRV) -> None:
     simple = to_simple_indices(block)
     if not simple.same_as(block):
         sch.state.replace(sch.get_sref(rv), simple, {block: simple})
+
+
+def find_period(value: Expr, axis: tvm.ir.Var) -> int:
+    """Return the period, in steps along an axis, of all divisions of it in a value.
+
+    1 without divisions, 0 where a divisor is not constant.
+    """
+    divisors = find_nodes(value, *DIVISIONS)
+    periods = [one.b for one in divisors if count_occurrences(one.a, axis)]
+    if any(not isinstance(one, IntImm) or int(one) <= 0 for one in periods):
+        return 0
+    return math.lcm(*map(int, periods))
 
 
 def to_simple_indices(block: SBlock) -> SBlock:
@@ -93,5 +113,5 @@ def _floor_divisions(index: Expr, analyzer: Analyzer) -> Expr:
 
 
 def _has_division(body: tvm.tirx.Stmt) -> bool:
-    divisions = find_nodes(body, FloorDiv, FloorMod, Div, Mod)
+    divisions = find_nodes(body, *DIVISIONS, Div, Mod)
     return any("int" in str(one.ty.dtype) for one in divisions)

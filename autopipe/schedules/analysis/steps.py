@@ -16,6 +16,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 
 from autopipe.compiler.find_nodes import find_nodes, is_among, list_loads
 from autopipe.compiler.graph import weights
+from autopipe.compiler.loops.copy_loops import list_blocks
 from autopipe.schedules.analysis.expressions import remove_duplicates, to_full_region
 
 _ROOT: Final = "root"
@@ -124,7 +125,7 @@ def _list_nests(body: tirx.Stmt) -> list[tirx.Stmt]:
     An alias is in scope of the statements after it, and TVM requires a block in each statement.
     """
     nests = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
-    return nests if all(map(_list_blocks, nests)) else [body]
+    return nests if all(map(list_blocks, nests)) else [body]
 
 
 def _forbid_in_place(nest: tirx.Stmt) -> tirx.Stmt:
@@ -133,7 +134,7 @@ def _forbid_in_place(nest: tirx.Stmt) -> tirx.Stmt:
     TVM reuses it after the last read, which is wrong where tiles overlap and compute some elements
     twice: `gp = select(p > 0, g, 0)` in the buffer of p would read its own result the second time.
     """
-    if any(weights.MARK in block.annotations for block in _list_blocks(nest)):
+    if any(weights.MARK in block.annotations for block in list_blocks(nest)):
         return nest  # weights are packed when a model is compiled
     zero = tirx.const(0, "int32")
     return tirx.AttrStmt(zero, "extern_scope", zero, nest)
@@ -167,7 +168,3 @@ def _declare_accesses(block: SBlock, buffers: Sequence[Any]) -> SBlock:
         for some in (loaded_buffers, stored_buffers)
     )
     return SBlock([], reads, writes, block.name_hint, block.body)
-
-
-def _list_blocks(statement: tvm.tirx.Stmt) -> list[SBlock]:
-    return find_nodes(statement, SBlock)

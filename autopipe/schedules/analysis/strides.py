@@ -25,7 +25,11 @@ from autopipe.schedules.analysis.blocks import (
     product_of,
     simplify_extent,
 )
-from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
+from autopipe.schedules.analysis.expressions import (
+    count_occurrences,
+    flat_index,
+    replace_variables,
+)
 from autopipe.schedules.analysis.movement import AxisPiece, find_load_offset, match_block_movement
 
 
@@ -113,9 +117,7 @@ def _find_linear_strides(
     load: TensorLoad, axes: Sequence[Var]
 ) -> tuple[Extent, list[Extent]] | None:
     """Return the offset of a load and its stride along each axis; None if it is not linear."""
-    flat = tirx.const(0, axes[0].ty.dtype)
-    for index, extent in zip(load.indices, load.source.shape, strict=True):
-        flat = flat * extent + index
+    flat = tirx.const(0, axes[0].ty.dtype) + flat_index(load.source, load.indices)
     steps = [simplify_extent(extent_of(step)) for step in detect_linear_equation(flat, axes)]
     return (steps[-1], steps[:-1]) if steps else None
 

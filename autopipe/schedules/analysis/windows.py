@@ -27,6 +27,7 @@ from autopipe.schedules.analysis.blocks import (
     is_static,
 )
 from autopipe.schedules.analysis.effort import estimate_call_ns
+from autopipe.schedules.analysis.single_reduction import SingleReduction, split_at_reduction
 
 NARROW: Final = 4
 """Elements in the shortest profitable vector."""
@@ -39,18 +40,13 @@ Index = list[tuple[int, ...]]
 [] if not constant."""
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """The sizes and properties of a window reduction that determine its schedules."""
+@dataclass(frozen=True)
+class Windows(SingleReduction):
+    """The sizes and properties of a window reduction that determine its schedules.
 
-    name: str
-    """Name of the block that reduces."""
-    before: tuple[str, ...]
-    """Blocks that prepare the input, in order; the last one is padding or the like."""
-    after: tuple[str, ...]
-    """Elementwise blocks on the result, in order."""
-    extents: tuple[int, ...]
-    """Extents of the spatial axes. The last one is vectorized, also in the input."""
+    The last spatial axis is vectorized, also in the input.
+    """
+
     bits: int
     """Size of an element of the result, in bits."""
     window: tuple[int, ...]
@@ -83,13 +79,6 @@ class Windows:
         """Tell whether the last axis can be vectorized: vectors divide it, or may overlap."""
         breadth = self.extents[-1]
         return breadth % NARROW == 0 or (breadth >= _VECTOR and self.may_overlap)
-
-    def share_nothing(self) -> bool:
-        """Tell whether outputs share no inputs; the wider tiles of `contraction` are faster then.
-
-        The sums of the columns of [512, 300] take 8.7 us there, and 13.5 us as windows.
-        """
-        return self.once and self.weights is None and not self.before
 
     @property
     def may_overlap(self) -> bool:
@@ -138,13 +127,12 @@ def match_windows(sch: Schedule) -> Windows | None:
     """
     sch = sch.copy()
     inline_copies(sch)
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    if not all(map(is_static, blocks)):
+    parts = split_at_reduction(sch)
+    if parts is None:
         return None
-    sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
-    if len(sums) != 1 or len(blocks[sums[0]].writes) != 1:
+    before, block, after = parts
+    if len(block.writes) != 1 or not all(map(is_static, (*before, block, *after))):
         return None
-    block, before, after = blocks[sums[0]], blocks[: sums[0]], blocks[sums[0] + 1 :]
     extents = extents_of(block)
     is_elementwise = all(extents_of(other) == extents for other in after)
     operands = _match_operands(block) if is_elementwise and extents else None
@@ -154,6 +142,7 @@ def match_windows(sch: Schedule) -> Windows | None:
     across, stride, reach = _describe_row(block, data)
     return Windows(
         name=block.name_hint,
+        inlined=(),
         before=tuple(other.name_hint for other in before),
         after=tuple(other.name_hint for other in after),
         extents=extents,

@@ -10,15 +10,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 from tvm.s_tir import meta_schedule as ms
+from tvm.tirx import IntImm
 
 from autopipe.compiler.patches import load_cpu_intrinsics
 from autopipe.environment.toolchain import find_architecture
 from autopipe.errors import StageError
 from autopipe.measure.build import without_weights
+from autopipe.schedules.analysis.blocks import extents_of
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines.covering import has_all_instances
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.sketch_model import SketchModel
 from autopipe.schedules.replay import apply_trace, dump_trace
@@ -196,6 +197,27 @@ def _has_fixed_size(task: Task) -> bool:
     """Tell whether all tensors of a task have elements, and a known number of them."""
     extents = (extent for tensor in (*task.inputs, *task.outputs) for extent in tensor.shape)
     return not task.sizes and min(extents, default=1) > 0
+
+
+def has_all_instances(sch: Schedule) -> bool:
+    """Tell whether each block runs as often as it has instances; True where that is unknown.
+
+    TVM may lose some when it moves a block. Example: `reverse_compute_at` moves a padding of
+    58 x 58 into the loops of its producer, which has 56 x 56, so the border is never written.
+    Sketch search tries that where other blocks follow the padding.
+    """
+    try:
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+    except ScheduleError:  # a function of one block that has no axes, such as a sort
+        return True
+    for block in blocks:
+        instances = *extents_of(sch.get(block)), *extents_of(sch.get(block), spatial=False)
+        loops = [sch.get(loop).extent for loop in sch.get_loops(block)]
+        if -1 in instances or not all(isinstance(extent, IntImm) for extent in loops):
+            continue
+        if math.prod(map(int, loops)) < math.prod(instances):
+            return False
+    return True
 
 
 def _count_schedules(sketch: Schedule) -> float:

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs.cost_model import CostModel
-from autopipe.schedules.engines.knobs.fixed_order import FixedOrder
-from autopipe.schedules.engines.knobs.model_guided import ModelGuided
 from autopipe.schedules.engines.knobs.space import Space
-from autopipe.schedules.engines.knobs.tuner import Tuner
+from autopipe.schedules.engines.knobs.tuners import FixedOrder, ModelGuided, Tuner
 from autopipe.schedules.templates.serve import serve
 
 

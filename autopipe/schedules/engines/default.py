@@ -24,11 +24,11 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.movement import match_block_movement
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.divisors import list_divisors
+from autopipe.schedules.engines.engine import Planned
 from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import vector_bits
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.parallel_work import ELEMENTS, PRODUCTS
-from autopipe.schedules.planned import Planned
 from autopipe.schedules.primitives import fuse_for_threads, parallelize_loop, write_out
 from autopipe.schedules.replay import dump_trace
 

@@ -16,8 +16,8 @@ from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.library.kernels import find_kernel_refusal
 from autopipe.schedules.analysis.blocks import is_product
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines.engine import Planned
 from autopipe.schedules.implementations.implementation import DIRECT
-from autopipe.schedules.planned import Planned
 from autopipe.schedules.replay import dump_trace
 
 _OF_PRODUCTS: Final = frozenset({"Matmul", "GEMV"})

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Planned:
+    """A schedule that was made without measurement, and the record that reproduces it."""
+
+    implementation: str
+    """Name of the implementation that was scheduled."""
+    schedule: str
+    """The record: a trace, or a template with its knobs, as `replay` reads it."""
+    module: "tvm.IRModule"
+    """The module with `main` scheduled."""
+
+
+@dataclass(frozen=True, slots=True)
 class MeasuredSchedule:
     """A schedule that was measured before."""
 

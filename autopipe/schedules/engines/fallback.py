@@ -8,8 +8,8 @@ from typing import Final
 import tvm
 
 from autopipe.schedules.conditions import Conditions
-from autopipe.schedules.engines import default, loops, serial, static
-from autopipe.schedules.planned import Planned
+from autopipe.schedules.engines import default, loops, static
+from autopipe.schedules.engines.engine import Planned
 
 Plan = Callable[[tvm.IRModule, Conditions], Planned | None]
 """Schedules a function, or returns None if the engine does not serve it."""
@@ -23,7 +23,7 @@ Allowed = Callable[[str, str], bool]
 FALLBACKS: Final[Mapping[str, Plan]] = {
     "static": static.plan,
     "default": default.plan,
-    "serial": serial.plan,
+    "serial": loops.plan_serial,
     "loops": loops.plan,
     "parallel_loops": loops.plan_parallel,
 }

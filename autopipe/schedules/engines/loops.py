@@ -1,9 +1,13 @@
-"""Engines `loops` and `parallel_loops`: a function's loops as lowered, which winners must beat.
+"""Engines `loops`, `parallel_loops` and `serial`: the baselines, which winners must beat.
+
+The first two are a function's loops as lowered, the third those of `default` without threads.
+Starting threads takes some microseconds, which is more than many gathers or poolings take.
 
 Templates and `default` write vectors. Where loads have no constant stride, as at clamped or
 circular indices, TVM loads elements one by one, and LLVM is faster on the loops.
 """
 
+import json
 from typing import Final
 
 import tvm
@@ -11,12 +15,16 @@ from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.schedules.analysis.blocks import SPATIAL, is_static
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines import default
+from autopipe.schedules.engines.engine import Planned
 from autopipe.schedules.implementations.implementation import DIRECT
-from autopipe.schedules.planned import Planned
-from autopipe.schedules.replay import dump_trace
+from autopipe.schedules.replay import apply_trace, dump_trace
 
 NO_STEPS: Final = "[[], []]"
 """The trace of a schedule that does nothing."""
+
+_THREADS: Final = "Parallel"
+"""The instruction of a trace that makes a loop parallel; no other instruction depends on it."""
 
 
 def as_declared(module: tvm.IRModule) -> Planned:
@@ -41,6 +49,22 @@ def plan_parallel(module: tvm.IRModule, conditions: Conditions) -> Planned | Non
     except RuntimeError:  # TIR without blocks; ScheduleError is one
         return None
     return Planned(DIRECT, dump_trace(sch.trace), sch.mod) if any(parallel_loops) else None
+
+
+def plan_serial(module: tvm.IRModule, conditions: Conditions) -> Planned | None:
+    """Return the serial schedule, or None on a GPU and for TIR without blocks."""
+    unbound = conditions.hardware.backend.runs_unscheduled_loops
+    threaded_plan = default.plan(module, conditions) if unbound else None
+    if threaded_plan is None:
+        return None
+    instructions, decisions = json.loads(threaded_plan.schedule)
+    serial_instructions = [
+        instruction for instruction in instructions if instruction[0] != _THREADS
+    ]
+    if len(serial_instructions) == len(instructions):
+        return threaded_plan
+    trace = json.dumps([serial_instructions, decisions])
+    return Planned(threaded_plan.implementation, trace, apply_trace(module, trace).mod)
 
 
 def _parallelize_block(sch: Schedule, block: tvm.s_tir.schedule.SBlockRV) -> bool:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import tvm
 
 from autopipe.schedules.conditions import Conditions
+from autopipe.schedules.engines.engine import Planned
 from autopipe.schedules.implementations.implementation import (
     DIRECT,
     build_implementations,
     list_allowed,
 )
-from autopipe.schedules.planned import Planned
 from autopipe.schedules.templates.serve import Complaint, serve
 from autopipe.schedules.templates.template import dump
 

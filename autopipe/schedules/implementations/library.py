@@ -16,8 +16,9 @@ from autopipe.compiler.library import linking
 from autopipe.compiler.loops.copy_loops import copy_root
 from autopipe.libraries.library import Library
 from autopipe.schedules.analysis import gemm
-from autopipe.schedules.analysis.blocks import is_copy, is_spatial
+from autopipe.schedules.analysis.blocks import is_copy
 from autopipe.schedules.analysis.product import Product
+from autopipe.schedules.analysis.single_reduction import split_at_reduction
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.implementations.dispatch import can_take_op
 from autopipe.schedules.implementations.library_call import write_library_call
@@ -56,15 +57,15 @@ class LibraryCall:
     def _insert_call(self, workload: tvm.IRModule) -> tvm.IRModule | None:
         """Insert the call, with the copies of operands inlined where possible."""
         sch = make_schedule(workload)
-        blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-        sums = [i for i, block in enumerate(blocks) if not is_spatial(block)]
-        if len(sums) != 1:
+        parts = split_at_reduction(sch)
+        if parts is None:
             return None
-        copies = tuple(block.name_hint for block in blocks[: sums[0]] if is_copy(block))
+        before, total, _ = parts
+        copies = tuple(block.name_hint for block in before if is_copy(block))
         for copy_names in dict.fromkeys([copies, ()]):
             trial = make_schedule(workload)
             inline_blocks(trial, copy_names)
-            module = self._replace_block(trial, blocks[sums[0]].name_hint)
+            module = self._replace_block(trial, total.name_hint)
             if module is not None:
                 return module
         return None

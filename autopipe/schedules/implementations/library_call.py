@@ -10,7 +10,6 @@ side. Example: 1000 x 512 rows and columns on 2 cores become 2 parts of 512 rows
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any, Final
 
@@ -33,14 +32,6 @@ _ENOUGH: Final = 4
 """Matmuls per thread from which on they are not divided, as the load is balanced."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """The size of the parts of each matmul."""
-
-    rows: int
-    columns: int
-
-
 def write_library_call(
     name: str, gemm: Gemm, interface: CBlas | Packed, cores: int
 ) -> tvm.tirx.Stmt | None:
@@ -53,16 +44,14 @@ def write_library_call(
         return _write_packed_call(name, gemm, interface)
     if dtype not in interface.gemm:
         return None
-    return _write_cblas_call(name, gemm, interface, _divide_work(gemm, cores))
+    return _write_cblas_call(name, gemm, interface, cores)
 
 
-def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, part: _Division) -> tvm.tirx.Stmt:
+def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, cores: int) -> tvm.tirx.Stmt:
     """Write the block that calls CBLAS for each part of each matmul, in parallel."""
-    dtype = str(gemm.c.buffer.ty.dtype)
-    row = Axis(ceil(gemm.m / part.rows), gemm.row.a * part.rows, 0, gemm.row.c * part.rows)
-    column = Axis(
-        ceil(gemm.n / part.columns), 0, gemm.column.b * part.columns, gemm.column.c * part.columns
-    )
+    dtype, (height, width) = str(gemm.c.buffer.ty.dtype), _divide_work(gemm, cores)
+    row = Axis(ceil(gemm.m / height), gemm.row.a * height, 0, gemm.row.c * height)
+    column = Axis(ceil(gemm.n / width), 0, gemm.column.b * width, gemm.column.c * width)
     loops = [*gemm.loops, row, column]
     jobs = prod(loop.extent for loop in loops)
     with IRBuilder() as builder, T.sblock(name):
@@ -71,8 +60,8 @@ def _write_cblas_call(name: str, gemm: Gemm, interface: CBlas, part: _Division) 
         T.evaluate(T.call_extern("void", interface.threads, 1))
         with (T.parallel if jobs > 1 else T.serial)(0, jobs) as job:
             *_, at_row, at_column = steps = _unravel_job(job, loops)
-            rows = _compute_part_size(gemm.m, part.rows, at_row)
-            columns = _compute_part_size(gemm.n, part.columns, at_column)
+            rows = _compute_part_size(gemm.m, height, at_row)
+            columns = _compute_part_size(gemm.n, width, at_column)
             a, b, c = (
                 _make_pointer(getattr(gemm, which), loops, steps, which)
                 for which in ("a", "b", "c")
@@ -117,16 +106,19 @@ def _make_matrix_view(matrix: Matrix, shape: tuple[int, int]) -> Expr:
     return tvm.ir.Call("tirx.tvm_stack_make_array", parts, ret_ty="handle")
 
 
-def _divide_work(gemm: Gemm, cores: int) -> _Division:
-    """Divide the matmuls among threads, along the longer side, so that less is packed twice."""
+def _divide_work(gemm: Gemm, cores: int) -> tuple[int, int]:
+    """Return the rows and columns of a part of a matmul, so that threads share all parts.
+
+    It is divided along the longer side, so that less is packed twice.
+    """
     jobs = prod(loop.extent for loop in gemm.loops)
     if jobs % cores == 0 or jobs >= _ENOUGH * cores:
-        return _Division(gemm.m, gemm.n)
+        return gemm.m, gemm.n
     longer = max(gemm.m, gemm.n)
     part = max(_GRAIN, ceil(ceil(longer / cores) / _GRAIN) * _GRAIN)
     if gemm.m >= gemm.n:
-        return _Division(min(part, gemm.m), gemm.n)
-    return _Division(gemm.m, min(part, gemm.n))
+        return min(part, gemm.m), gemm.n
+    return gemm.m, min(part, gemm.n)
 
 
 def _unravel_job(job: Expr, loops: Sequence[Axis]) -> list[Expr]:

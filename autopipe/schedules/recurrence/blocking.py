@@ -7,7 +7,7 @@ from typing import Final
 
 from autopipe.compiler.recurrence.cells import Phase, list_phases
 from autopipe.compiler.recurrence.form import Recurrence
-from autopipe.schedules.analysis.blocks import Extent, parts_of
+from autopipe.schedules.analysis.blocks import Extent, element_bits, parts_of
 from autopipe.schedules.analysis.dot_products import list_dot_products
 from autopipe.schedules.cost import FULL, LATE_LOAD, parallel_ns, start_ns, step_cycles, to_ns
 from autopipe.schedules.divisors import list_divisors
@@ -66,10 +66,6 @@ class UnitBlocking:
     lanes: int = 0
     """Number of its accumulators."""
 
-    def sequences(self, batch: int) -> int:
-        """Return the number of sequences of a batch per thread."""
-        return int(self.share(batch))
-
     def share(self, batch: Extent) -> Extent:
         """Return the number of sequences per thread of a batch that may be dynamic."""
         return batch if self.threads == TOGETHER else parts_of(batch, self.parts)
@@ -123,9 +119,9 @@ def estimate_ns(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwarePa
     """Estimate the time of a setting in nanoseconds."""
     form = layer.form
     ways, steps = len(form.directions), list_phases(form, 0)
-    costs = [_Cost(form, phase, knobs, hardware) for phase in steps]
+    costs = [_estimate_phase(form, phase, knobs, hardware) for phase in steps]
     matmul_steps = form.steps - form.resting
-    cycles = sum(matmul_steps * cost.products + form.steps * cost.functions for cost in costs)
+    cycles = sum(matmul_steps * products + form.steps * functions for products, functions in costs)
     machine = hardware.machine
     work = to_ns(cycles, machine)
     if knobs.threads == APART:
@@ -137,93 +133,41 @@ def estimate_ns(layer: RecurrentLayer, knobs: UnitBlocking, hardware: HardwarePa
     return ways * (work + barriers * machine.barrier_ns) + start_ns(machine)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """The cost of a phase of a step on the busiest thread."""
+def _estimate_phase(
+    form: Recurrence, phase: Phase, knobs: UnitBlocking, hardware: HardwareParams
+) -> tuple[float, float]:
+    """Estimate the cycles of a phase of a step on the busiest thread.
 
-    form: Recurrence
-    phase: Phase
-    knobs: UnitBlocking
-    hardware: HardwareParams
+    Returns those of the products of all tiles, and those of activation functions, as far as they
+    are not hidden by products.
 
-    @property
-    def products(self) -> float:
-        """Cycles of the products of all tiles."""
-        return self._tiles * self._products
+    The weights in the cache are reused when the next step reads all tiles in reverse order, except
+    for one tile.
+    """
+    count, gates = len(phase.gates), min(knobs.gates, len(phase.gates))
+    blocks = ceil(int(knobs.share(form.batch)) / knobs.rows)
+    sharing = hardware.cores if knobs.threads == TOGETHER else 1
+    tiles = ceil(ceil(form.hidden / knobs.width) / sharing)
+    vectors = ceil(knobs.width / _count_lanes(form, hardware))  # of a tile, per gate
 
-    @property
-    def functions(self) -> float:
-        """Cycles of the activation functions of all tiles, as far as not hidden by products."""
-        rows = self._blocks * self.knobs.rows
-        tile = rows * self._vectors * len(self.phase.gates) * _FUNCTION
-        product_cycles = rows * self._vectors * len(self.phase.gates) * self.form.hidden / 2
-        idle = max(0.0, self._products - product_cycles)
-        return self._tiles * tile - (self._tiles - 1) * min(tile, idle)
+    def estimate_term(load: float) -> float:
+        """Estimate the cycles of one term of the sums of a tile, by those of a vector load."""
+        loads, latency = vectors * gates, hardware.machine.fma_latency_cycles + LATE_LOAD
+        sums = knobs.rows * loads
+        return max(step_cycles(hardware.machine, sums, loads + knobs.rows, latency), loads * load)
 
-    @property
-    def _products(self) -> float:
-        """Cycles of the products of a tile."""
-        groups = len(self.phase.gates) // self._gates
-        terms = self._estimate_term(self._first) + (self._blocks - 1) * self._estimate_term(
-            self._again
-        )
-        count = self.form.hidden // (JOINED if self.knobs.instruction else 1)
-        return groups * (count * terms + self._blocks * _LOOP)
-
-    @property
-    def _gates(self) -> int:
-        return min(self.knobs.gates, len(self.phase.gates))
-
-    @property
-    def _blocks(self) -> int:
-        return ceil(self.knobs.sequences(self.form.batch) / self.knobs.rows)
-
-    @property
-    def _tiles(self) -> int:
-        return ceil(ceil(self.form.hidden / self.knobs.width) / self._sharing)
-
-    def _estimate_term(self, load: float) -> float:
-        """Return the cycles of one term of the sums of a tile, by those of a vector load."""
-        vectors, rows = self._vectors * self._gates, self.knobs.rows
-        machine = self.hardware.machine
-        latency = machine.fma_latency_cycles + LATE_LOAD
-        return max(step_cycles(machine, rows * vectors, vectors + rows, latency), vectors * load)
-
-    @property
-    def _vectors(self) -> int:
-        """Vectors of a tile, per gate."""
-        return ceil(self.knobs.width / _count_lanes(self.form, self.hardware))
-
-    @property
-    def _sharing(self) -> int:
-        return self.hardware.cores if self.knobs.threads == TOGETHER else 1
-
-    @property
-    def _first(self) -> float:
-        """Cycles to load a vector of weights for the first sequences.
-
-        The weights in the cache are reused when the next step reads all tiles in reverse order,
-        except for one tile.
-        """
-        size = self.form.hidden * len(self.phase.gates) * self.knobs.width * self._bytes
-        total, room = size * self._tiles, FULL * self.hardware.l1
-        near = 1.0 if total <= room else max(0.0, room - size) / total
-        return near * _L1_LOAD + (1 - near) * _L2_LOAD
-
-    @property
-    def _again(self) -> float:
-        """Cycles to load one for the other sequences, with the weights of the tile in a cache."""
-        size = self.form.hidden * self._gates * self.knobs.width * self._bytes
-        return _L1_LOAD if size <= FULL * self.hardware.l1 else _L2_LOAD
-
-    @property
-    def _bytes(self) -> int:
-        return 1 if self.form.rounded else _count_bits(self.form) // 8
+    unit_bytes = form.hidden * knobs.width * (1 if form.rounded else element_bits(form.dtype) // 8)
+    size, room = unit_bytes * count, FULL * hardware.l1
+    near = 1.0 if size * tiles <= room else max(0.0, room - size) / (size * tiles)
+    first_load = near * _L1_LOAD + (1 - near) * _L2_LOAD
+    later_load = _L1_LOAD if unit_bytes * gates <= room else _L2_LOAD  # with a tile in a cache
+    terms = estimate_term(first_load) + (blocks - 1) * estimate_term(later_load)
+    steps = form.hidden // (JOINED if knobs.instruction else 1)
+    products = count // gates * (steps * terms + blocks * _LOOP)
+    rows = blocks * knobs.rows * vectors * count
+    functions, idle = rows * _FUNCTION, max(0.0, products - rows * form.hidden / 2)
+    return tiles * products, tiles * functions - (tiles - 1) * min(functions, idle)
 
 
 def _count_lanes(form: Recurrence, hardware: HardwareParams) -> int:
-    return hardware.lanes(_count_bits(form))
-
-
-def _count_bits(form: Recurrence) -> int:
-    return 64 if form.dtype == "float64" else 32
+    return hardware.lanes(element_bits(form.dtype))

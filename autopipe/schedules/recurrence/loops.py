@@ -15,17 +15,16 @@ from autopipe.compiler.recurrence.cells import list_phases
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, make_index, make_loop
 from autopipe.compiler.recurrence.rounding import as_byte, compute_scale, compute_zero_point
 from autopipe.schedules.analysis.blocks import Extent, extent_of, is_large_enough, parts_of
-from autopipe.schedules.analysis.expressions import to_full_region, write_branches
+from autopipe.schedules.analysis.expressions import find_block_start, to_full_region, write_branches
 from autopipe.schedules.parallel_work import STEP_PRODUCTS
 from autopipe.schedules.recurrence.blocking import APART, SERIAL, TOGETHER, UnitBlocking
-from autopipe.schedules.recurrence.packing import PackedGates, find_block_start
+from autopipe.schedules.recurrence.packing import PackedGates
 from autopipe.schedules.recurrence.tile import (
     BYTE_SUMS,
     RANGE,
     SPAN,
     STATE_BYTES,
     Pass,
-    Share,
     UnitTile,
     write_vector_loops,
 )
@@ -80,8 +79,10 @@ def _write_job_loop(
         states = _allocate_states(tensors, rows)
         with _write_direction_loop(knobs, job, ways) as way:
             for direction in range(ways):
-                place = Share(direction, find_block_start(job % knobs.parts, rows, batch), rows)
-                run = _WrittenPass(tensors, packed_gates, knobs, place, states, fast)
+                first = find_block_start(job % knobs.parts, rows, batch)
+                run = _WrittenPass(
+                    tensors, packed_gates, knobs, direction, first, rows, states, fast
+                )
                 if ways == 1:
                     run.write()
                 else:
@@ -126,12 +127,12 @@ class _WrittenPass(Pass):
 
     def write(self) -> None:
         """Write the loops."""
-        form, tensors, way = self.tensors.form, self.tensors, self.place.direction
-        size = self.place.rows * form.hidden
+        form, tensors, way = self.tensors.form, self.tensors, self.direction
+        size = self.rows * form.hidden
         with self._write_tile_loop() as tile:
             for name in form.states:
                 for row, unit in self._write_unit_loops(tile):
-                    start = tensors.first(way, name, self.place.first + row, unit)
+                    start = tensors.first(way, name, self.first + row, unit)
                     T.buffer_store(self.states[name], start, [row * form.hidden + unit])
         with make_loop(tensors.steps) as step:
             # bound here: TVM's CSE would define the product in a scope that not all uses share
@@ -142,14 +143,14 @@ class _WrittenPass(Pass):
             written_states: set[str] = set()
             for copy in self.packed:
                 with self._write_tile_loop(step) as tile, make_loop(self._blocks) as block:
-                    row = find_block_start(block, self.knobs.rows, self.place.rows)
+                    row = find_block_start(block, self.knobs.rows, self.rows)
                     UnitTile(self, copy, step, turns, tile, row, frozenset(written_states)).write()
                 written_states.update(write.target for write in copy.phase.writes)
         end = form.steps % 2 * size if form.steps else T.Bind(tensors.steps % 2 * size)
         with self._write_tile_loop() as tile:
             for name in form.states:
                 for row, unit in self._write_unit_loops(tile):
-                    at = self.place.first + row
+                    at = self.first + row
                     value = self.states[name][end + row * form.hidden + unit]
                     value = tensors.last(at, value)
                     T.buffer_store(tensors[f"last_{name}"], value, [make_index(way), at, unit])
@@ -160,9 +161,9 @@ class _WrittenPass(Pass):
         span, bytes_, sums = (self.states[name] for name in (SPAN, STATE_BYTES, BYTE_SUMS))
         for end in range(2):
             T.buffer_store(ends, tirx.const(0, form.dtype), [end])
-        with make_loop(self.place.rows) as row, make_loop(form.hidden) as unit:
+        with make_loop(self.rows) as row, make_loop(form.hidden) as unit:
             value = self.tensors.heard(
-                step, self.place.first + row, state[turn + row * form.hidden + unit]
+                step, self.first + row, state[turn + row * form.hidden + unit]
             )
             T.buffer_store(ends, tirx.min(ends[0], value), [0])
             T.buffer_store(ends, tirx.max(ends[1], value), [1])
@@ -172,7 +173,7 @@ class _WrittenPass(Pass):
             for row, unit in self._write_unit_loops(tile):
                 at = row * form.hidden + unit
                 T.buffer_store(bytes_, as_byte(state[turn + at], span[0], span[1]), [at])
-        with make_loop(self.place.rows) as row:
+        with make_loop(self.rows) as row:
             T.buffer_store(sums, tirx.const(0), [row])
             with make_loop(form.hidden) as unit:
                 byte = bytes_[row * form.hidden + unit].astype("int32")
@@ -195,7 +196,7 @@ class _WrittenPass(Pass):
 
     @property
     def _blocks(self) -> Extent:
-        return parts_of(self.place.rows, self.knobs.rows)
+        return parts_of(self.rows, self.knobs.rows)
 
     @contextmanager
     def _write_tile_loop(self, step: Expr | None = None) -> Iterator[Expr]:
@@ -225,6 +226,6 @@ class _WrittenPass(Pass):
     def _write_unit_loops(self, tile: Expr) -> Iterator[tuple[Expr, Expr]]:
         """Write the loops over all sequences and the units of a tile."""
         width = self.knobs.width
-        with make_loop(self.place.rows) as row:
+        with make_loop(self.rows) as row:
             for lane in write_vector_loops(width):
                 yield row, find_block_start(tile, width, self.tensors.form.hidden) + lane

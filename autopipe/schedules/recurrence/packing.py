@@ -13,7 +13,7 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from autopipe.compiler.graph.weights import MARK
 from autopipe.compiler.recurrence.cells import Phase, list_phases
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, make_index
-from autopipe.schedules.analysis.blocks import Extent
+from autopipe.schedules.analysis.expressions import find_block_start
 from autopipe.schedules.recurrence.blocking import JOINED, UnitBlocking
 
 
@@ -89,11 +89,3 @@ def pack_gates(tensors: Tensors, copies: Sequence[PackedGates], *, free: bool) -
             T.sblock_attr({MARK: True})
         T.buffer_store(buffer, value, [way, tile, place])
     return builder.get()
-
-
-def find_block_start(block: Expr, size: Extent, extent: Extent) -> Expr:
-    """Return the start of a block; the last block overlaps the previous one to stay in bounds."""
-    start, last = block * size, extent - size
-    if isinstance(last, int) and isinstance(size, int):
-        return start if last % size == 0 else tirx.min(start, make_index(last))
-    return tirx.min(start, last)

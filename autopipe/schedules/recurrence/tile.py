@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm import tirx
@@ -15,14 +14,14 @@ from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.recurrence.cells import Write
 from autopipe.compiler.recurrence.plain import BLOCK, Tensors, Unit, make_index, make_loop
 from autopipe.compiler.recurrence.rounding import dequantize_products
-from autopipe.environment.machines import LINE_BYTES
-from autopipe.schedules.analysis.blocks import Extent
+from autopipe.schedules.analysis.blocks import Extent, element_bits
 from autopipe.schedules.analysis.dot_products import find_instruction
-from autopipe.schedules.analysis.expressions import write_element_loops
+from autopipe.schedules.analysis.expressions import find_block_start, write_element_loops
 from autopipe.schedules.divisors import floor_power, list_divisors
 from autopipe.schedules.recurrence import functions
 from autopipe.schedules.recurrence.blocking import BYTES, UnitBlocking
-from autopipe.schedules.recurrence.packing import PackedGates, find_block_start
+from autopipe.schedules.recurrence.packing import PackedGates
+from autopipe.schedules.tiling.fetching import count_line_elements, prefetch_read
 
 STATE_BYTES: Final = "bytes"
 """The state of a step as uint8."""
@@ -37,22 +36,8 @@ _ROUNDED: Final = frozenset({STATE_BYTES, BYTE_SUMS, RANGE, SPAN})
 _LANES: Final = 16
 """Maximum hidden units in a vector: those of 512-bit registers."""
 
-_SOON: Final = (0, 3, 1)
-"""Arguments of `llvm.prefetch`: read access, maximum locality, data cache."""
-
 _UNROLL: Final = 4
 """Maximum unrolled terms of a sum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The share of one job: a direction and some sequences."""
-
-    direction: int
-    first: Expr
-    """Its first sequence."""
-    rows: Extent
-    """Number of its sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +47,11 @@ class Pass:
     tensors: Tensors
     packed: Sequence[PackedGates]
     knobs: UnitBlocking
-    place: Share
+    direction: int
+    first: Expr
+    """Its first sequence."""
+    rows: Extent
+    """Number of its sequences."""
     states: Mapping[str, Any]
     fast: bool
     """Whether elementary functions may round differently from libm's."""
@@ -120,7 +109,7 @@ class UnitTile:
                 total = sums[row, make_index(at), lane]
                 if run.tensors.form.rounded:
                     quantization = run.states[SPAN], run.states[BYTE_SUMS][self.row + row]
-                    column = run.tensors.counts(run.place.direction, gate, scope.unit)
+                    column = run.tensors.counts(run.direction, gate, scope.unit)
                     total = dequantize_products(total, quantization, column)
                 place = [make_index(group * copy.gates + at), row, lane]
                 T.buffer_store(gate_sums, scope.start(copy.phase, gate) + total, place)
@@ -130,13 +119,12 @@ class UnitTile:
 
         They are larger than a cache, and each element is read once.
         """
-        line = LINE_BYTES // np.dtype(self.run.tensors.form.dtype).itemsize
+        line = count_line_elements(element_bits(self.run.tensors.form.dtype))
         for gate in gates:
             with T.unroll(make_index(0), make_index(self.run.knobs.rows)) as row:
                 for unit in range(0, self.run.knobs.width, line):
-                    entry = self._build_unit(row, make_index(unit), {}, self.written).entry(gate)
-                    address = tirx.address_of(entry)
-                    T.evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *_SOON))
+                    scope = self._build_unit(row, make_index(unit), {}, self.written)
+                    prefetch_read(scope.entry(gate))
 
     def _accumulate_gates(self, group: int, sums: tvm.ir.Var) -> None:
         """Add the products of a state and the weights of some gates to their sums."""
@@ -169,7 +157,7 @@ class UnitTile:
         dtype = sums.ty.dtype
         for lane in self._write_lane_loops():
             place = copy.place(make_index(group), term, make_index(at), lane)
-            weight = copy.buffer[make_index(run.place.direction), self.tile, place].astype(dtype)
+            weight = copy.buffer[make_index(run.direction), self.tile, place].astype(dtype)
             product = source(self.row + row, term).astype(dtype) * weight
             value = sums[row, make_index(at), lane] + product
             T.buffer_store(sums, value, [row, make_index(at), lane])
@@ -186,7 +174,7 @@ class UnitTile:
             lane = tirx.Ramp(make_index(first_lane), make_index(1), dot.lanes)
             start = copy.place(make_index(group), term, make_index(at), make_index(first_lane))
             place = tirx.Ramp(start, make_index(1), dot.lanes * dot.group)
-            weights = copy.buffer[make_index(run.place.direction), self.tile, place]
+            weights = copy.buffer[make_index(run.direction), self.tile, place]
             value = dot.added(sums[row, make_index(at), lane], state_bits, weights)
             T.buffer_store(sums, value, [row, make_index(at), lane])
 
@@ -216,8 +204,8 @@ class UnitTile:
         if write.target == "h":
             zero = tirx.const(0, tensors.form.dtype)
             output = tensors.held(self.step, scope.row, target[place], zero)
-            way = make_index(run.place.direction)
-            at = tensors.place(run.place.direction, self.step, scope.row)
+            way = make_index(run.direction)
+            at = tensors.place(run.direction, self.step, scope.row)
             T.buffer_store(tensors["y"], output, [at, way, scope.row, scope.unit])
 
     def _build_unit(
@@ -230,8 +218,8 @@ class UnitTile:
             name: self._make_state_reader(name, written_states)(self.row + row, unit)
             for name in names
         }
-        at = run.place.first + self.row + row
-        return Unit(run.tensors, run.place.direction, self.step, at, unit, totals, states)
+        at = run.first + self.row + row
+        return Unit(run.tensors, run.direction, self.step, at, unit, totals, states)
 
     def _make_state_reader(
         self, name: str, written_states: frozenset[str]

@@ -22,15 +22,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import tvm
 import tvm_ffi
 from tvm.s_tir import SBlockRealize, Schedule
 from tvm.s_tir.schedule import SBlockRV
-from tvm.sym import Analyzer
 from tvm.tirx import BufferStore, For, ForKind, SeqStmt, Stmt, Var, stmt_seq
 
 from autopipe.environment.template_versions import schedule_version
-from autopipe.schedules.analysis.blocks import number_of
+from autopipe.schedules.analysis.blocks import bind_extents, number_of
 from autopipe.schedules.analysis.expressions import replace_variables
 from autopipe.schedules.analysis.hand_written import (
     HandNest,
@@ -38,6 +36,7 @@ from autopipe.schedules.analysis.hand_written import (
     flatten_statements,
     is_hand_written,
 )
+from autopipe.schedules.guarded import replace_loop_kind
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import CYCLES, ELEMENTS
 from autopipe.schedules.primitives import replace_block
@@ -133,7 +132,8 @@ def _schedule_nest(nest: HandNest, knobs: StepsBeside, *, parallel: bool) -> lis
     width = knobs.width if nest.beside else 1
     count = knobs.count if width > 1 else min(knobs.count, 2 * _CHAINS)
     if not (nest.carried and nest.independent) or count == 1 or nest.extent == 1:
-        return [_make_serial(nest.loop) if not parallel else _make_parallel(nest.loop)]
+        kind = ForKind.PARALLEL if parallel else ForKind.SERIAL
+        return [replace_loop_kind(_make_serial(nest.loop), kind)]
     statements, step = [], 0
     while step < nest.extent:
         tiles = (nest.extent - step) // count
@@ -182,11 +182,8 @@ class _SideBySide:
     def _vectorize_store(self, store: BufferStore, around: Sequence[tuple[For, Var]]) -> Stmt:
         kind = self.loop.loop_var.ty
         lane, part = Var("lane", kind), Var("part", kind)
-        analyzer = Analyzer()
         ranges = [(self.tile, self.tiles), (lane, self.width), (part, self.count // self.width)]
-        ranges += [(own, int(old.extent)) for old, own in around]
-        for var, extent in ranges:
-            analyzer.bind(var, tvm.ir.Range(0, number_of(extent, str(var.ty.dtype))))
+        analyzer = bind_extents([*ranges, *((own, int(old.extent)) for old, own in around)])
         step = self.first + part * self.width + lane
         values = [(self.loop.loop_var, step), *((old.loop_var, own) for old, own in around)]
         indices = [analyzer.simplify(replace_variables(index, values)) for index in store.indices]
@@ -205,17 +202,6 @@ def _make_serial(loop: For) -> For:
 
     def to_serial(inner_loop: For) -> For:
         kind = ForKind.SERIAL if inner_loop.kind == ForKind.PARALLEL else inner_loop.kind
-        return For(inner_loop.loop_var, inner_loop.min, inner_loop.extent, kind, inner_loop.body)
+        return replace_loop_kind(inner_loop, kind)
 
     return tvm_ffi.structural_map(loop, (For, to_serial))
-
-
-def _make_parallel(loop: For) -> For:
-    serial_loop = _make_serial(loop)
-    return For(
-        serial_loop.loop_var,
-        serial_loop.min,
-        serial_loop.extent,
-        ForKind.PARALLEL,
-        serial_loop.body,
-    )

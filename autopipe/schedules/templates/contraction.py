@@ -20,8 +20,8 @@ Example: c[i, j] = min over k of a[i, k] + b[k, j] of [112, 64] and [64, 96], in
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -34,11 +34,11 @@ from autopipe.schedules.analysis.blocks import is_large_enough, is_whole
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.rows import count_iterations
-from autopipe.schedules.analysis.simple_indices import to_simple_indices
+from autopipe.schedules.analysis.single_reduction import SingleReduction
 from autopipe.schedules.cost import choose_threshold
 from autopipe.schedules.guarded import guard_nest, guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import CALLS_NS, CYCLES, ELEMENTS
+from autopipe.schedules.parallel_work import ELEMENTS
 from autopipe.schedules.primitives import inline_blocks, replace_sums, spread_vectors
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import loops, promise, tile
@@ -47,7 +47,7 @@ from autopipe.schedules.tiling.lines import extend_rows
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.packing import Copy
 from autopipe.schedules.tiling.padding import Padding
-from autopipe.schedules.tiling.promise import find_threshold, reads_many_weights
+from autopipe.schedules.tiling.promise import find_threshold
 from autopipe.schedules.tiling.tile import Tile
 from autopipe.schedules.tiling.tile_levels import fit_smallest_size, list_tile_levels
 
@@ -57,26 +57,8 @@ _FEW_ROWS: Final = 8
 _LONG_SUM_STEPS: Final = 32
 """Steps of a sum that fill vectors well; of a shorter one only a single row is few."""
 
-_READ_BYTES_PER_CYCLE: Final = 16
-"""Bytes that a core reads in a cycle, where each element is read once."""
-
-_UNITS: Final = 2
-"""Vector operations that are issued in one cycle."""
-
 _MAX_UNROLLED_STEPS: Final = 9
 """Maximum steps that template `reduction` unrolls along a row, where it is preferred to tiles."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How the reduction of a block is read, added and run in parallel."""
-
-    read: Callable[[SBlock], Product | None]
-    """Reads the reduction of a block; None if it is not served."""
-    least: int
-    """Minimum number of steps that pay for threads."""
-    dot: DotProduct | None = None
-    """The instruction that adds several products at once, if there is one."""
 
 
 class ContractionTemplate(Template[Contraction, Tile]):
@@ -145,14 +127,9 @@ class ContractionTemplate(Template[Contraction, Tile]):
 
     def apply(self, sch: Schedule, match: Contraction, tile: Tile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        if match.sums_products:
-            least = find_threshold(match, tile.shared_from)
-            terms = Terms(partial(Product.of, dynamic_sizes=True), least)
-        else:
-            knob = tile.shared_from
-            least = _find_default_threshold(match, tile) if knob is None else knob
-            terms = Terms(_match_reduction, least)
-        tile_contraction(sch, match, tile, terms)
+        read_product = partial(Product.of, dynamic_sizes=True)
+        read = read_product if match.sums_products else _match_reduction
+        tile_contraction(sch, match, tile, read)
 
 
 CONTRACTION: Final = ContractionTemplate()
@@ -197,41 +174,35 @@ def _choose_reduction_threshold(
 ) -> int | None:
     """Choose the knob `shared_from` of a reduction other than a product."""
     nanoseconds = promise.estimate_reduction_ns(match, tile, hardware)
-    default = _find_default_threshold(match, tile)
+    default = find_threshold(match, replace(tile, shared_from=None))
     return choose_threshold(match.products, default, nanoseconds, hardware)
 
 
-def _find_default_threshold(match: Contraction, tile: Tile) -> int:
-    """Return the steps of a reduction from which threads share it without the knob."""
-    if match.calls_ns >= CALLS_NS or reads_many_weights(match):
-        return 0
-    read_once = tile.rows == 1 and not match.lines.rows
-    return CYCLES * (
-        _READ_BYTES_PER_CYCLE * 8 // max(8, match.bits) if read_once else _UNITS * tile.width
-    )
+def tile_contraction(
+    sch: Schedule, contraction: Contraction, tile: Tile,
+    read: Callable[[SBlock], Product | None] = Product.of, dot: DotProduct | None = None,
+) -> None:  # fmt: skip
+    """Schedule a reduction in tiles.
 
-
-def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms: Terms) -> None:
-    """Schedule a reduction in tiles. Raises ScheduleError where TVM refuses."""
-    inline_blocks(sch, (*contraction.inlined, *contraction.after[:-1]))
-    operands = build_operand_nests(sch, contraction.name, contraction.before, tile.width)
-    product = terms.read(sch.get(sch.get_sblock(contraction.name)))
+    `read` reads the reduction of a block, `dot` is the instruction that adds several products at
+    once, if there is one. Raises ScheduleError where TVM refuses.
+    """
+    operands = build_operand_nests(sch, contraction, tile.width)
+    product = read(sch.get(sch.get_sblock(contraction.name)))
     if product is None:
         raise ScheduleError(f"block {contraction.name} no longer sums products")
-    last = (
-        to_simple_indices(sch.get(sch.get_sblock(contraction.after[-1])))
-        if contraction.after
-        else None
-    )
+    last = contraction.find_last(sch)
     if not isinstance(product.steps[-1], int):  # no factor divides a dynamic extent
         tile = replace(tile, unroll=1)
     dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
     if dynamic_sizes is not None:
         contraction = replace(contraction, lines=extend_rows(contraction.lines, product))
-    nest = fit_smallest_size(Nest(contraction, tile, product, last, terms.dot), dynamic_sizes)
+    nest = fit_smallest_size(Nest(contraction, tile, product, last, dot), dynamic_sizes)
     copy = Copy.of(nest) if tile.packed else None
     tile_levels = list_tile_levels(nest, copy, dynamic_sizes)
-    is_parallel = is_large_enough((*product.lengths, *product.steps), terms.least, dynamic_sizes)
+    is_parallel = is_large_enough(
+        (*product.lengths, *product.steps), find_threshold(contraction, tile), dynamic_sizes
+    )
     tiles = loops.build_tile_loops(tile_levels, is_parallel)
     totals = [store.buffer for store in product.stores]
     nests = [*operands, *([copy.write()] if copy else []), tiles]
@@ -244,18 +215,18 @@ def tile_contraction(sch: Schedule, contraction: Contraction, tile: Tile, terms:
 
 
 def build_operand_nests(
-    sch: Schedule, sum_name: str, before: Sequence[str], width: int
+    sch: Schedule, reduction: SingleReduction, width: int
 ) -> list[tvm.tirx.Stmt]:
-    """Build a loop nest for each operand that is computed first, such as a padded image.
+    """Inline blocks, and build a nest for each operand that is computed first, as a padded image.
 
-    `sum_name` and `before` are names of blocks: the reduction, and its producers.
+    Raises ScheduleError where TVM refuses.
     """
-    operands = {sch.get(block).name_hint for block in sch.get_producers(sch.get_sblock(sum_name))}
-    for name in before:
-        if name not in operands:
-            sch.compute_inline(sch.get_sblock(name))
+    inline_blocks(sch, (*reduction.inlined, *reduction.after[:-1]))
+    producers = sch.get_producers(sch.get_sblock(reduction.name))
+    operands = {sch.get(block).name_hint for block in producers}
+    inline_blocks(sch, (name for name in reduction.before if name not in operands))
     nests, dynamic_sizes = [], read_dynamic_sizes(sch.mod["main"])
-    for name in before:
+    for name in reduction.before:
         if name in operands:
             padding = Padding.of(sch.get(sch.get_sblock(name)))
             if padding is None:
@@ -263,11 +234,6 @@ def build_operand_nests(
             nests.append(
                 padding.write(width)
                 if padding
-                else guard_nest(_find_outermost_loop(sch, name), dynamic_sizes)
+                else guard_nest(sch.get(sch.get_loops(sch.get_sblock(name))[0]), dynamic_sizes)
             )
     return nests
-
-
-def _find_outermost_loop(sch: Schedule, name: str) -> tvm.tirx.Stmt:
-    """Find the outermost loop around a block."""
-    return sch.get(sch.get_loops(sch.get_sblock(name))[0])

@@ -29,13 +29,13 @@ from tvm.s_tir import Schedule, ScheduleError
 
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
-from autopipe.schedules.analysis.dot_products import DotProduct, find_instruction, list_dot_products
+from autopipe.schedules.analysis.dot_products import find_instruction, list_dot_products
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.short_sums import ShortSum
 from autopipe.schedules.cost import choose_threshold, step_cycles, to_ns
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import inline_blocks
-from autopipe.schedules.templates.contraction import Terms, tile_contraction
+from autopipe.schedules.templates.contraction import tile_contraction
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling.form import Contraction, match_contraction
 from autopipe.schedules.tiling.promise import (
@@ -148,8 +148,8 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         Example: a tile of 6 x 2 vectors of int8 has 12 vectors of sums. A step takes
         max(12 / 2 instructions, (6 + 2) / 2 loads, 4 latency) + 0.5 = 6.5 cycles.
         """
-        dot, sums = _find_instruction(match, tile), match.sums
-        columns = tile.columns // tile.width
+        dot = find_instruction(tile.instruction, tile.width, match.short.operands)
+        sums, columns = match.sums, tile.columns // tile.width
         vectors, loads = tile.rows * columns, tile.rows + columns
         latency = hardware.machine.fma_latency_cycles
         late = (
@@ -172,17 +172,17 @@ class DotProductTemplate(Template[DotProducts, DotProductTile]):
         cycles = self.estimate(match, tile, one_core)
         if sums.after:
             cycles += _EPILOGUE * math.prod(sums.extents) / tile.width
-        nanoseconds, default = to_ns(cycles, hardware.machine), find_threshold(sums, None)
+        nanoseconds, default = to_ns(cycles, hardware.machine), find_threshold(sums)
         return choose_threshold(sums.products, default, nanoseconds, hardware)
 
     def apply(self, sch: Schedule, match: DotProducts, tile: DotProductTile) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        dot, sums = _find_instruction(match, tile), match.sums
+        dot = find_instruction(tile.instruction, tile.width, match.short.operands)
+        sums = match.sums
         if dot.row != match.short.operands[0]:
             copy = _widen_input(sch, match, dot.row)
             sums = replace(sums, before=(*sums.before, copy))
-        least = find_threshold(match.sums, tile.shared_from)
-        tile_contraction(sch, sums, tile, Terms(Product.of, least, dot))
+        tile_contraction(sch, sums, tile, dot=dot)
 
 
 DOT_PRODUCT: Final = DotProductTemplate()
@@ -212,8 +212,3 @@ def _widen_input(sch: Schedule, match: DotProducts, dtype: str) -> str:
     copy = sch.cache_read(block, 1 - match.short.weights, "global")
     sch.unsafe_set_dtype(copy, 0, dtype)
     return str(sch.get(copy).name_hint)
-
-
-def _find_instruction(match: DotProducts, tile: DotProductTile) -> DotProduct:
-    """Look up the instruction of a tile."""
-    return find_instruction(tile.instruction, tile.width, match.short.operands)

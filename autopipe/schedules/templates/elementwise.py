@@ -57,14 +57,13 @@ from autopipe.schedules.analysis.movement import (
     inline_into_last,
     match_movement,
 )
+from autopipe.schedules.analysis.rewritten_axes import collapse_last_axes
 from autopipe.schedules.divisors import list_divisors
-from autopipe.schedules.flat import collapse_last_axes
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS, JOBS
 from autopipe.schedules.primitives import parallelize_loop, rewrite_function
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.tiling.plane_nest import PlaneNest, is_in_steps
-from autopipe.schedules.tiling.vector_rows import VectorRows
+from autopipe.schedules.tiling.elementwise_nests import PlaneNest, VectorRows, is_in_steps
 
 MOST_VECTORS = 4
 """Maximum registers that a vectorized loop fills."""

@@ -16,8 +16,8 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import inline_blocks, spread_vectors
 from autopipe.schedules.templates.template import Template
 
-VECTORS: Final = (1, 2, 4)
-"""Registers that a vectorized loop fills."""
+VECTORS: Final = (2, 1, 4)
+"""Registers that a vectorized loop fills, in the order they are proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,6 @@ class LibraryCallTemplate(Template[LibraryCaller, CallKnobs]):
         lanes = hardware.lanes(around.bits) if around.bits else 0
         for width in dict.fromkeys(count * lanes for count in VECTORS):
             yield CallKnobs(around.library, width)
-
-    def fill(self, around: LibraryCaller, hardware: HardwareParams) -> CallKnobs:
-        """Choose the knobs for a processor, without measuring."""
-        choices = list(self.settings(around, hardware))
-        return choices[len(choices) // 2]
 
     def apply(self, sch: Schedule, around: LibraryCaller, knobs: CallKnobs) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""

@@ -19,10 +19,11 @@ from typing import Final
 
 from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.s_tir.schedule import SBlockRV
+from tvm.tirx import BufferStore
 
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of, is_spatial, is_static
-from autopipe.schedules.analysis.rows import blocks_of, count_iterations, reduces_one
+from autopipe.schedules.analysis.rows import blocks_of, count_iterations
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.parallel_work import OPERATIONS
 from autopipe.schedules.templates.sequence import (
@@ -62,7 +63,7 @@ LONG_ROWS: Final = LongRowsTemplate()
 
 def _is_long(block: SBlock) -> bool:
     """Tell whether a block reduces at least `OPERATIONS` elements to one number."""
-    if is_spatial(block) or not is_static(block) or not reduces_one(block):
+    if is_spatial(block) or not is_static(block) or not isinstance(block.body, BufferStore):
         return False
     return max(extents_of(block), default=1) == 1 and count_iterations(block) >= OPERATIONS
 

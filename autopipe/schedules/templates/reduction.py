@@ -142,15 +142,15 @@ class ReductionTemplate(Template[ReducedOutputs, SideBySide]):
 
     def apply(self, sch: Schedule, match: ReducedOutputs, knobs: SideBySide) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
-        inline_blocks(sch, (*match.inlined, *match.after[:-1]))
         if knobs.form == "rows" and match.before:
+            inline_blocks(sch, (*match.inlined, *match.after[:-1]))
             _schedule_rows(sch, match, threads=knobs.threads)
             return
-        nests = build_operand_nests(sch, match.name, match.before, _LEAST_WIDTH)
+        nests = build_operand_nests(sch, match, _LEAST_WIDTH)
         reduction = Reduction.of(to_simple_indices(sch.get(sch.get_sblock(match.name))))
         if reduction is None:
             raise ScheduleError(f"block {match.name} no longer reduces")
-        last = to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
+        last = match.find_last(sch)
         totals = [store.buffer for store in reduction.reducer.stores]
         replace_sums(sch, [*nests, _build_loops(reduction.narrowed(), last, knobs)], totals, last)
 
@@ -175,14 +175,12 @@ def _build_loops(reduction: Reduction, last: SBlock | None, knobs: SideBySide) -
     """Build the loops of a reduction, and of the block that follows it."""
     if knobs.form == "rows":
         return RowNest(reduction, last, knobs.threads, knobs.width).write()
+    join, chains, partial = None, knobs.count, 1
     if knobs.form == "lanes":
-        join = find_join(reduction.reducer, reduction.sums)
-        loops = ChainLoops(
-            reduction, last, knobs.axis, 1, knobs.threads, join, knobs.count, knobs.width
-        )
-    else:
-        loops = ChainLoops(reduction, last, knobs.axis, knobs.count, knobs.threads)
-    return loops.write()
+        join, chains, partial = find_join(reduction.reducer, reduction.sums), 1, knobs.count
+    return ChainLoops(
+        reduction, last, knobs.axis, chains, knobs.threads, join, partial, knobs.width
+    ).write()
 
 
 def _schedule_rows(sch: Schedule, match: ReducedOutputs, *, threads: bool) -> None:

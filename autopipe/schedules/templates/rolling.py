@@ -38,7 +38,7 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import inline_blocks, make_schedule, rewrite_function
 from autopipe.schedules.templates.contraction import build_operand_nests
 from autopipe.schedules.templates.template import Template
-from autopipe.schedules.templates.window import WINDOW, pack_weights
+from autopipe.schedules.templates.window import WINDOW, build_windows, pack_weights
 from autopipe.schedules.tiling import promise
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.loops import Tiled
@@ -200,13 +200,12 @@ class _Prologue:
 
 def _build_product(sch: Schedule, row: Contraction, tile: Tile, prologue: _Prologue) -> Tiled:
     """Build the tiles of one row of a 1x1 convolution, and the copy of its weights."""
-    inline_blocks(sch, (*row.inlined, *row.after[:-1]))
-    prologue.nests.extend(build_operand_nests(sch, row.name, row.before, tile.width))
+    prologue.nests.extend(build_operand_nests(sch, row, tile.width))
     prologue.buffers.extend(sch.get(sch.get_sblock(name)).body.buffer for name in row.before)
     product = Product.of(sch.get(sch.get_sblock(row.name)))
     if product is None:
         raise ScheduleError(f"block {row.name} no longer sums products")
-    last = sch.get(sch.get_sblock(row.after[-1])) if row.after else None
+    last = row.find_last(sch)
     nest = Nest(row, tile, product, last)
     copy = Copy.of(nest)
     prologue.nests.append(copy.write())
@@ -221,14 +220,7 @@ def _build_windows(
     inline_copies(sch)
     inline_blocks(sch, windows.after[:-1])
     pack_weights(sch, sch.get_sblock(windows.name), windows, tile.columns)
-    block_names = {*windows.before, windows.name, *windows.after}
-    blocks = {sch.get(rv).name_hint: rv for rv in sch.get_child_blocks(sch.get_sblock("root"))}
-    for name, rv in blocks.items():
-        if name not in block_names:
-            prologue.nests.append(sch.get(sch.get_loops(rv)[0]))
-            prologue.buffers.append(sch.get(rv).writes[0].source)
-    last = sch.get(blocks[windows.after[-1]]) if windows.after else None
-    return OpenWindows(
-        windows, sch.get(blocks[windows.name]), None, last, DynamicSizes({}, {}, {}),
-        tile.rows, tile.columns, tile.width, tile.shared,
-    )  # fmt: skip
+    nest, loops, buffers = build_windows(sch, windows, tile, DynamicSizes({}, {}, {}), pads=False)
+    prologue.nests.extend(loops)
+    prologue.buffers.extend(buffers)
+    return nest

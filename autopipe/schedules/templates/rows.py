@@ -27,10 +27,11 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import read_dynamic_sizes
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis.blocks import extents_of, find_output_bits, is_spatial
 from autopipe.schedules.analysis.product import Product
-from autopipe.schedules.analysis.row_axes import combines_terms, count_row_axes
 from autopipe.schedules.analysis.rows import (
     blocks_of,
+    combines_terms,
     count_iterations,
+    count_row_axes,
     estimate_body_cost,
     has_indirect_loads,
     has_one_result,
@@ -110,7 +111,8 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         ):
             return None
         shapes = {
-            (math.prod(extents_of(block)), _count_row_elements(block)) for block in reductions
+            (math.prod(extents_of(block)), math.prod(extents_of(block, spatial=False)))
+            for block in reductions
         }
         if len(shapes) != 1 or (leading := count_row_axes(blocks)) is None:
             return None
@@ -147,20 +149,17 @@ class RowsTemplate(Template[RowLoops, RowVectors]):
         return replace(match, leading=leading, is_dynamic=True)
 
     def settings(self, match: RowLoops, hardware: HardwareParams) -> Iterator[RowVectors]:
-        """Yield vectors of several registers, and of half a register for dynamic sizes."""
+        """Yield vectors of several registers, and of half a register for dynamic sizes.
+
+        The first are expected to be the fastest.
+        """
         lanes = hardware.lanes(match.bits)
         if match.is_dynamic:
             widths = [lanes, 2 * lanes, lanes // 2]
         else:
-            widths = [2 * lanes, lanes, _VECTORS * lanes, *_list_even_widths(match, lanes)]
+            widths, even = [2 * lanes, lanes, _VECTORS * lanes], _list_even_widths(match, lanes)
+            widths = [*widths, *even] if match.sums_functions else [*even, *widths]
         yield from (RowVectors(width) for width in dict.fromkeys(widths) if width)
-
-    def fill(self, match: RowLoops, hardware: HardwareParams) -> RowVectors:
-        """Choose the knobs for a processor, without measuring."""
-        if match.is_dynamic or match.sums_functions:
-            return next(self.settings(match, hardware))
-        even = _list_even_widths(match, hardware.lanes(match.bits))
-        return RowVectors(even[0]) if even else next(self.settings(match, hardware))
 
     def apply(self, sch: Schedule, match: RowLoops, knobs: RowVectors) -> None:
         """Schedule the function. Raises ScheduleError where TVM refuses."""
@@ -194,10 +193,6 @@ def _has_reused_operands(block: SBlock) -> bool:
         return False
     sizes = [math.prod(map(int, load.source.ty.shape)) for load in product.loads]
     return _MIN_READS_OF_TILES * max(sizes) <= count_iterations(block)
-
-
-def _count_row_elements(block: SBlock) -> int:
-    return math.prod(extents_of(block, spatial=False))
 
 
 def _count_fused_elements(block: SBlock) -> int:

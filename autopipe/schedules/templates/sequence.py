@@ -190,6 +190,6 @@ def _match_part(module: tvm.IRModule) -> ServedPart | None:
     from autopipe.schedules.templates.serve import find_matches
 
     schedule = make_schedule(module)
-    templates = (one for one in list_templates() if one.serves_static and one.name != SEQUENCE.name)
+    templates = (one for one in list_templates() if one.name != SEQUENCE.name)
     matches = find_matches(templates, lambda template: template.match(schedule))
     return next((ServedPart(module, template, match) for template, match in matches), None)

@@ -46,8 +46,6 @@ class Template(ABC, Generic[Match, Knobs]):
     """Name in records and reports."""
     version: ClassVar[int]
     """Version of the template; raise it when the same knobs give another schedule."""
-    serves_static: ClassVar[bool] = True
-    """Whether it serves functions with static sizes only."""
     serves_dynamic: ClassVar[bool] = False
     """Whether it serves functions with dynamic sizes: `match` gets the function at its specialized
     sizes, `apply` the schedule of the function for every size."""
@@ -176,7 +174,7 @@ class Matcher:
         if not self.serves:
             return None
         if self.specialized is None:
-            return template.match(self.schedule) if template.serves_static else None
+            return template.match(self.schedule)
         match = template.match(self.specialized) if template.serves_dynamic else None
         return None if match is None else template.prove_at_every_size(self.schedule, match)
 

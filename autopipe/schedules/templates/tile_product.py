@@ -25,20 +25,19 @@ from typing import Final, Literal
 
 import tvm
 from tvm.s_tir import SBlock, Schedule, ScheduleError
-from tvm.sym import detect_linear_equation
 
 from autopipe.compiler.codegen.keep_in_registers import MOST
 from autopipe.environment.machines import LINE_BYTES
 from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import short_sums
 from autopipe.schedules.analysis.blocks import axes_of, is_copy
-from autopipe.schedules.analysis.simple_indices import to_simple_indices
+from autopipe.schedules.analysis.expressions import find_steps
 from autopipe.schedules.analysis.tile_products import COLUMNS, REGISTERS, TILE_PRODUCTS
 from autopipe.schedules.cost import threads_pay, to_ns
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import ELEMENTS
-from autopipe.schedules.primitives import inline_blocks, parallelize_loop, replace_sums
+from autopipe.schedules.primitives import parallelize_loop, replace_sums
 from autopipe.schedules.templates.contraction import build_operand_nests
 from autopipe.schedules.templates.template import Template
 from autopipe.schedules.tiling import tile_blocks
@@ -162,13 +161,12 @@ class TileProductTemplate(Template[Tiled, Block]):
         places = build_places(tiled, block)
         if places.blocks % block.chain:
             raise ScheduleError(f"{block} has no whole chains")
-        inline_blocks(sch, match.after[:-1])
-        copies = [name for name in match.before if is_copy(sch.get(sch.get_sblock(name)))]
-        inline_blocks(sch, copies)
-        before = [name for name in match.before if name not in copies]
-        operands = build_operand_nests(sch, match.name, before, LINE_BYTES)
+        copies = tuple(name for name in match.before if is_copy(sch.get(sch.get_sblock(name))))
+        before = tuple(name for name in match.before if name not in copies)
+        parts = replace(match, inlined=copies, before=before)
+        operands = build_operand_nests(sch, parts, LINE_BYTES)
         sums = sch.get(sch.get_sblock(match.name))
-        last = to_simple_indices(sch.get(sch.get_sblock(match.after[-1]))) if match.after else None
+        last = match.find_last(sch)
         packed_tiles = PackedTiles.of(places, match, sums, instruction.group)
         kernel = TileKernel(
             instruction, plan_registers(tiled, block), step, (*tiled.reduced, tiled.depth // step),
@@ -216,7 +214,8 @@ def _list_blocks(tiled: Tiled, hardware: HardwareParams) -> Iterator[Block]:
         return
     for lines in list_divisors(outer[-1], _LINES) if tiled.lined else [1]:
         for rows in list_divisors(pixels, pixels):
-            for flat in (False, True) if _can_be_flat(tiled, lines, rows) else (False,):
+            can_be_flat = tiled.pitch is not None and lines > 1 and rows == pixels
+            for flat in (False, True) if can_be_flat else (False,):
                 strips = split_into_strips(lines, rows, tiled.pitch if flat else None)
                 for vectors in _list_vector_counts(columns):
                     if strips is not None and _can_fit_block(
@@ -236,10 +235,6 @@ def _list_vector_counts(columns: int) -> Iterator[int]:
             yield vectors
 
 
-def _can_be_flat(tiled: Tiled, lines: int, rows: int) -> bool:
-    return tiled.pitch is not None and lines > 1 and rows == tiled.found.extents[-2]
-
-
 def _can_fit_block(registers: Registers, outputs: int, *, flat: bool) -> bool:
     """Tell whether the tiles fit the registers, and the sums fit the stack."""
     rows = sum(strip.rows for strip in registers.strips) if flat else outputs
@@ -250,13 +245,10 @@ def _find_axis_strides(
     block: SBlock, operand: int, moving: list[tvm.tirx.Var]
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return the strides of each axis of an operand by variable; None if one is not constant."""
-    axes = []
-    for part in block.reads[operand].region:
-        strides = detect_linear_equation(part.min, moving)
-        if not strides or not all(isinstance(move, tvm.tirx.IntImm) for move in strides[:-1]):
-            return None
-        axes.append(tuple(map(int, strides[:-1])))
-    return None if any(move < 0 for moves in axes for move in moves) else tuple(axes)
+    axes = [find_steps(part.min, moving) for part in block.reads[operand].region]
+    if any(moves is None or min(moves) < 0 for moves in axes):
+        return None
+    return tuple(tuple(moves) for moves in axes if moves is not None)
 
 
 def _find_line_pitch(
@@ -264,8 +256,8 @@ def _find_line_pitch(
 ) -> int | None:
     """Return the pixels in a line of the input, if lines and pixels have stride 1; else None."""
     axes = len(strides)
-    moving_axes = [axes - 3 if first else axes - 2 for first in (True, False)]
-    for which, axis in enumerate(moving_axes):
-        if [moves[which] for moves in strides] != [int(at == axis) for at in range(axes)]:
-            return None
-    return int(block.reads[operand].source.shape[-2])
+    is_unit = all(
+        moves[:2] == (int(axis == axes - 3), int(axis == axes - 2))
+        for axis, moves in enumerate(strides)
+    )
+    return int(block.reads[operand].source.shape[-2]) if is_unit else None

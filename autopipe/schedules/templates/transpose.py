@@ -30,6 +30,7 @@ Example: an image [224, 224, 3] to planes.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 from tvm.ir import TensorLoad
@@ -101,10 +102,7 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         """Match the function, or return None if the template does not apply."""
         if match_movement(sch) is None:
             return None
-        trial = sch.copy()
-        block = trial.get(inline_into_last(trial))
-        loops = find_strided_loops(block)
-        crossed_loop = find_crossed_loop(loops) if loops else None
+        block, loops, crossed_loop = _find_loops(sch.copy())
         bits = _find_element_bits(block, loops) if loops else None
         if loops is None or crossed_loop is None or bits is None:
             return None
@@ -117,9 +115,7 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
 
     def prove_at_every_size(self, sch: Schedule, match: Transposition) -> Transposition | None:
         """Extend a match at specialized sizes to every size; None if loads are not linear then."""
-        trial = sch.copy()
-        loops = find_strided_loops(trial.get(inline_into_last(trial)))
-        crossed_loop = find_crossed_loop(loops) if loops else None
+        _, loops, crossed_loop = _find_loops(sch.copy())
         if loops is None or crossed_loop is None:
             return None
         sides = [loops.extents[-1], loops.extents[crossed_loop]]
@@ -137,20 +133,13 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         group = _choose_group_columns(match)
         widths = {_choose_block_width(match, hardware), group}
         for width in sorted(widths, reverse=True):
-            row_block_counts = {
-                _count_blocks_per_tile(match.rows, width, lines * _LINE // match.bits)
-                for lines in (1, 2, 4, 8)
-            }
-            column_block_counts = {
-                _count_blocks_per_tile(match.columns, group, lines * _LINE // match.bits)
-                for lines in (1, 2, 4, 8)
-            }
-            for row_blocks in sorted(row_block_counts):
-                for column_blocks in sorted(column_block_counts):
-                    for threads in (True, False):
-                        yield TransposeTile(
-                            width, group, row_blocks, column_blocks, threads=threads
-                        )
+            row_counts, column_counts = (
+                sorted({_count_blocks_per_tile(match, *side, lines) for lines in (1, 2, 4, 8)})
+                for side in ((match.rows, width), (match.columns, group))
+            )
+            for row_blocks, column_blocks in product(row_counts, column_counts):
+                for threads in (True, False):
+                    yield TransposeTile(width, group, row_blocks, column_blocks, threads=threads)
 
     def fill(self, match: Transposition, hardware: HardwareParams) -> TransposeTile:
         """Choose the knobs for a processor, without measuring.
@@ -163,16 +152,14 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
         if match.interleaves:
             return TransposeTile(1, 1, _LONG_SIDE_ELEMENTS, 1, threads=threads)
         group, width = _choose_group_columns(match), _choose_block_width(match, hardware)
-        row_blocks = _count_blocks_per_tile(match.rows, width, 2 * _LINE // match.bits)
-        column_blocks = _count_blocks_per_tile(match.columns, group, 2 * _LINE // match.bits)
+        row_blocks = _count_blocks_per_tile(match, match.rows, width, 2)
+        column_blocks = _count_blocks_per_tile(match, match.columns, group, 2)
         return TransposeTile(width, group, row_blocks, column_blocks, threads=threads)
 
     def apply(self, sch: Schedule, match: Transposition, knobs: TransposeTile) -> None:  # noqa: ARG002
         """Schedule the function. Raises ScheduleError where TVM refuses."""
         dynamic_sizes = read_dynamic_sizes(sch.mod["main"])
-        block = sch.get(inline_into_last(sch))
-        loops = find_strided_loops(block)
-        crossed_loop = find_crossed_loop(loops) if loops else None
+        block, loops, crossed_loop = _find_loops(sch)
         if loops is None or crossed_loop is None:
             raise ScheduleError(f"{block.name_hint} has an index that is not linear")
         rewrite_function(
@@ -181,6 +168,13 @@ class TransposeTemplate(Template[Transposition, TransposeTile]):
 
 
 TRANSPOSE: Final = TransposeTemplate()
+
+
+def _find_loops(sch: Schedule) -> tuple[SBlock, StridedLoops | None, int | None]:
+    """Inline all blocks into the last one; return it, its loops and the crossed one of these."""
+    block = sch.get(inline_into_last(sch))
+    loops = find_strided_loops(block)
+    return block, loops, find_crossed_loop(loops) if loops else None
 
 
 def _choose_group_columns(match: Transposition) -> int:
@@ -195,10 +189,10 @@ def _choose_block_width(match: Transposition, hardware: HardwareParams) -> int:
     )
 
 
-def _count_blocks_per_tile(extent: int, block: int, most: int) -> int:
-    """Return the blocks in a tile of at most `most` elements, for tiles of nearly equal size."""
+def _count_blocks_per_tile(match: Transposition, extent: int, block: int, lines: int) -> int:
+    """Return the blocks in a tile of at most some lines, for tiles of nearly equal size."""
     blocks = -(-extent // block)
-    tiles = -(-blocks // max(1, most // block))
+    tiles = -(-blocks // max(1, lines * _LINE // match.bits // block))
     return -(-blocks // tiles)
 
 

@@ -19,10 +19,10 @@ from autopipe.compiler.graph import exponentials
 from autopipe.compiler.graph.arithmetic import build_let
 from autopipe.schedules.analysis.expressions import (
     open_loop,
-    to_full_region,
     unravel_index,
     write_tile_loops,
 )
+from autopipe.schedules.loop_writer import job_block
 from autopipe.schedules.parallel_work import PRODUCTS
 
 DTYPE: Final = "float32"
@@ -88,11 +88,9 @@ class BandLoops:
         bands = -(-attention.queries // knobs.queries)
         jobs = bands * math.prod(attention.outer)
         products = math.prod(attention.outer) * attention.queries * attention.keys
-        is_parallel = jobs > 1 and products * (attention.depth + attention.breadth) >= PRODUCTS
-        loop = T.parallel if is_parallel else T.serial
-        with open_loop(loop, jobs, _INDEX) as job, T.sblock("attention"):
-            T.reads(*map(to_full_region, self.tensors[:-1]))
-            T.writes(to_full_region(self.tensors[-1]))
+        is_parallel = products * (attention.depth + attention.breadth) >= PRODUCTS
+        buffers = self.tensors[:-1], self.tensors[-1:]
+        with job_block("attention", jobs, _INDEX, buffers, parallel=is_parallel) as job:
             heads = [T.Bind(at) for at in unravel_index(attention.outer, job // bands)]
             last = attention.queries - knobs.queries
             first = T.Bind(tirx.min(job % bands * knobs.queries, last))

@@ -6,7 +6,7 @@ example of both.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +16,22 @@ from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import is_among, list_loads
 from autopipe.schedules.analysis.blocks import Extent
 from autopipe.schedules.analysis.expressions import (
     Values,
     open_loop,
+    open_loops,
     replace_variables,
     write_element_loops,
 )
 from autopipe.schedules.analysis.joining import Join
 from autopipe.schedules.analysis.reduction import Reduction
-from autopipe.schedules.loop_writer import job_loop
-from autopipe.schedules.tiling.loops import write_output
+from autopipe.schedules.loop_writer import (
+    job_loop,
+    list_read_buffers,
+    store_results,
+    write_output,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +78,14 @@ class ChainLoops:
         for chain in self._write_chain_loop():
             self._initialize_sums(sums, chain)
         at_first = self._list_axis_values(outer_index, first)
-        with ExitStack() as loops:
-            steps = (self._substitute_extent(step, at_first) for step in self.reduction.steps)
-            terms = [loops.enter_context(open_loop(T.serial, step, self._dtype)) for step in steps]
+        with self._open_step_loops(self.reduction.steps, at_first) as terms:
             sum_values: Values = list(zip(self.reduction.sums, terms, strict=True))
             for chain in self._write_chain_loop():
                 self._step(
                     sums, chain, [*self._list_axis_values(outer_index, first + chain), *sum_values]
                 )
         for chain in self._write_chain_loop():
-            self._write_result(
-                [one[chain] for one in sums], self._list_axis_values(outer_index, first + chain)
-            )
+            self._write_result(sums, chain, self._list_axis_values(outer_index, first + chain))
 
     def _write_one_output(self, at: Values) -> None:
         """Write the sum of one output as partial results, the last steps in vectors."""
@@ -94,9 +94,7 @@ class ChainLoops:
             self._initialize_sums(sums, lane)
         *outer, last = self.reduction.steps
         count = int(last)  # of constant length
-        with ExitStack() as loops:
-            steps = (self._substitute_extent(step, at) for step in outer)
-            terms = [loops.enter_context(open_loop(T.serial, step, self._dtype)) for step in steps]
+        with self._open_step_loops(outer, at) as terms:
             names = self.reduction.sums
 
             def step(lane: Expr, index: Expr) -> None:
@@ -110,7 +108,7 @@ class ChainLoops:
             for lane in write_element_loops(count % self.partial, width, self._dtype):
                 step(lane, count // self.partial * self.partial + lane)
         self._join_partials(sums)
-        self._write_result([one[0] for one in sums], at)
+        self._write_result(sums, 0, at)
 
     def _join_partials(self, sums: Sequence[Any]) -> None:
         """Write the tree that combines partial results, halves with halves, until one is left."""
@@ -119,7 +117,7 @@ class ChainLoops:
             count //= 2
             for lane in write_element_loops(count, self.width, self._dtype, unroll=True):
                 first_half, second_half = ([one[at] for one in sums] for at in (lane, lane + count))
-                store_results(sums, lane, self.join(first_half, second_half))
+                store_results(sums, [lane], self.join(first_half, second_half))
 
     def _initialize_sums(self, sums: Sequence[Any], at: Expr) -> None:
         for buffer, start in zip(sums, self.reduction.reducer.starts, strict=True):
@@ -130,10 +128,11 @@ class ChainLoops:
             return replace_variables(load, values)
 
         now = [one[at] for one in sums]
-        store_results(sums, at, self.reduction.reducer.step(now, values, read))
+        store_results(sums, [at], self.reduction.reducer.step(now, values, read))
 
-    def _write_result(self, results: Sequence[Expr], values: Values) -> None:
-        write_reduced_output(self.reduction, self.last, results, values)
+    def _write_result(self, sums: Sequence[Any], at: Expr | int, values: Values) -> None:
+        results = [one[at] for one in sums]
+        write_output(self.reduction.reducer.finals, self.last, results, values)
 
     def _sums(self, count: int) -> list[Any]:
         """Return a buffer for each result, which LLVM keeps in registers."""
@@ -146,8 +145,11 @@ class ChainLoops:
         axes = self.reduction.axes
         return [(v, index if axis == self.axis else next(left)) for axis, v in enumerate(axes)]
 
-    def _substitute_extent(self, step: Extent, values: Values) -> Extent:
-        return step if isinstance(step, int) else replace_variables(step, values)
+    def _open_step_loops(
+        self, steps: Sequence[Extent], values: Values
+    ) -> AbstractContextManager[list[Expr]]:
+        extents = (n if isinstance(n, int) else replace_variables(n, values) for n in steps)
+        return open_loops(T.serial, extents, self._dtype)
 
     def _write_chain_loop(self) -> Iterator[Expr]:
         with open_loop(T.unroll, self.chains, self._dtype) as chain:
@@ -158,27 +160,6 @@ class ChainLoops:
         return str([*self.reduction.axes, *self.reduction.sums][0].ty.dtype)
 
 
-def store_results(sums: Sequence[Any], at: Expr | int, after: Sequence[Expr]) -> None:
-    """Store the results of a step."""
-    if len(after) > 1:  # each result depends on the former values of all
-        after = [T.Bind(value) for value in after]
-    for buffer, value in zip(sums, after, strict=True):
-        T.buffer_store(buffer, value, [at])
-
-
-def write_reduced_output(
-    reduction: Reduction, last: SBlock | None, results: Sequence[Expr], values: Values
-) -> None:
-    """Write an output: the results of a reduction, or the elementwise block applied to them."""
-    stores = reduction.reducer.finals
-    kinds = [str(store.buffer.ty.dtype) for store in stores]
-    results = [
-        value if str(value.ty.dtype) == kind else value.astype(kind)
-        for value, kind in zip(results, kinds, strict=True)
-    ]
-    write_output(stores, last, results, values)
-
-
 def buffers_of(reduction: Reduction, last: SBlock | None) -> tuple[list[Any], list[Any]]:
     """Return the buffers that the loops of a reduction read, and those that they write."""
     reducer = reduction.reducer
@@ -186,5 +167,4 @@ def buffers_of(reduction: Reduction, last: SBlock | None) -> tuple[list[Any], li
     totals = [store.buffer for store in (*reducer.stores, *reducer.finals)]
     values = [*reducer.values, *([last.body.value] if last else [])]
     values += [step for step in reduction.steps if not isinstance(step, int)]
-    read = [load.source for value in values for load in list_loads(value)]
-    return [source for source in read if not is_among(source, totals)], written_buffers
+    return list_read_buffers(values, totals), written_buffers

@@ -17,12 +17,13 @@ from autopipe.schedules.analysis.blocks import element_bits, extents_of, is_copy
 from autopipe.schedules.analysis.effort import estimate_call_ns
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.analysis.simple_indices import to_simple_indices
+from autopipe.schedules.analysis.single_reduction import SingleReduction, split_at_reduction
 from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.tiling.lines import Lines, choose_tile_axes
 
 
-@dataclass(frozen=True)  # without slots, as derived numbers are kept: thousands of tiles ask
-class Contraction:
+@dataclass(frozen=True)  # derived numbers are kept: thousands of tiles ask
+class Contraction(SingleReduction):
     """A function that sums products, as the knobs depend on it.
 
     Example: a 3x3 convolution of an image [1, 56, 56, 64] (NHWC) with 64 outputs, bias and ReLU
@@ -31,16 +32,6 @@ class Contraction:
     and its columns along axis 3 (the channels), so `height` is 56 and `breadth` 64.
     """
 
-    name: str
-    """Name of the block that sums."""
-    inlined: tuple[str, ...]
-    """Blocks that only copy an operand; the sum reads the source of the copy instead."""
-    before: tuple[str, ...]
-    """Other blocks that prepare operands, such as padding."""
-    after: tuple[str, ...]
-    """Elementwise blocks on its result, in order."""
-    extents: tuple[int, ...]
-    """Extents of its spatial axes."""
     terms: tuple[int, ...]
     """Extents of the axes that it sums over, the outermost first."""
     bits: int
@@ -100,23 +91,20 @@ def match_contraction(
     block after it computes an output from one sum. Copies of operands, such as a transpose, are
     left out first; if no tile fits then, they stay.
     """
-    blocks = [sch.get(block) for block in sch.get_child_blocks(sch.get_sblock("root"))]
-    positions = [i for i, block in enumerate(blocks) if not is_spatial(block)]
-    if len(positions) != 1:
+    parts = split_at_reduction(sch)
+    if parts is None:
         return None
-    (position,) = positions
-    before = [block.name_hint for block in blocks[:position]]
-    after = blocks[position + 1 :]
-    copies = tuple(name for name, block in zip(before, blocks, strict=False) if is_copy(block))
+    before, total, after = parts
+    copies = tuple(block.name_hint for block in before if is_copy(block))
     for inlined_copies in dict.fromkeys([copies, ()]):
-        product, tile_axes = _find_tile_axes(sch, blocks[position].name_hint, inlined_copies, read)
+        product, tile_axes = _find_tile_axes(sch, total.name_hint, inlined_copies, read)
         if product is None or any(not _is_elementwise(block, product.extents) for block in after):
             return None
         if tile_axes is not None:
             return Contraction(
                 name=product.block.name_hint,
                 inlined=inlined_copies,
-                before=tuple(name for name in before if name not in inlined_copies),
+                before=tuple(b.name_hint for b in before if b.name_hint not in inlined_copies),
                 after=tuple(block.name_hint for block in after),
                 extents=product.extents,
                 terms=product.terms,

@@ -23,10 +23,9 @@ from typing import Final
 import tvm
 import tvm_ffi
 from tvm.ir import TensorLoad
-from tvm.sym import detect_linear_equation
 
 from autopipe.schedules.analysis.blocks import Extent, extent_of
-from autopipe.schedules.analysis.expressions import count_occurrences
+from autopipe.schedules.analysis.expressions import count_occurrences, find_steps
 from autopipe.schedules.analysis.product import Product
 
 _FILLED: Final = 4
@@ -218,5 +217,4 @@ def _is_direct(load: TensorLoad, column: tvm.ir.Var) -> bool:
     long = [i for i, extent in enumerate(load.source.ty.shape) if int(extent) > 1]
     if not long or count_occurrences(load, column) != 1:
         return False
-    linear = detect_linear_equation(load.indices[long[-1]], [column])
-    return bool(linear) and isinstance(linear[0], tvm.tirx.IntImm) and int(linear[0]) == 1
+    return find_steps(load.indices[long[-1]], [column]) == [1]

@@ -5,29 +5,30 @@ else tests each element. Here the last tile overlaps the one before it instead, 
 needed. The package's docstring shows the loops before and after.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import tvm
-import tvm_ffi
 from tvm.ir import Expr, TensorLoad
-from tvm.s_tir import SBlock, ScheduleError
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx import BufferStore
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import is_among, list_loads
-from autopipe.schedules.analysis.blocks import element_bits, extent_of, number_of
+from autopipe.schedules.analysis.blocks import element_bits, number_of
 from autopipe.schedules.analysis.dot_products import DotProduct
 from autopipe.schedules.analysis.expressions import (
     Values,
     open_loop,
-    remove_duplicates,
+    open_loops,
     replace_variables,
-    to_full_region,
     write_branches,
     write_tile_loops,
+)
+from autopipe.schedules.loop_writer import (
+    job_block,
+    list_read_buffers,
+    solve_axis_values,
+    store_results,
+    write_output,
 )
 from autopipe.schedules.tiling import fetching
 from autopipe.schedules.tiling.lines import is_shared
@@ -80,11 +81,8 @@ def _write_fitting_loop(nests: Sequence[Tiled], *, parallel: bool) -> None:
 
 def _write_tile_loop(nest: Nest, copy: Copy | None, *, parallel: bool, name: str) -> None:
     """Write the loop over the tiles of one size."""
-    single = isinstance(nest.jobs, int) and nest.jobs == 1
-    loop = T.parallel if parallel and not single else T.serial
-    with open_loop(loop, nest.jobs, nest.index_dtype) as job, T.sblock(name):
-        T.reads(*(to_full_region(buffer) for buffer in list_tile_inputs(nest, copy)))
-        T.writes(*map(to_full_region, nest.outputs))
+    buffers = list_tile_inputs(nest, copy), nest.outputs
+    with job_block(name, nest.jobs, nest.index_dtype, buffers, parallel=parallel) as job:
         write_tile(nest.place(job), copy)
 
 
@@ -118,7 +116,7 @@ def _prefetch_outputs(work: _Work) -> None:
             if nest.last is None:
                 fetching.prefetch_write(total.buffer, at)
                 continue
-            values = _solve_axis_values(nest.last, [total.buffer], at)
+            values = solve_axis_values(nest.last, [total.buffer], at)
             for read in fetching.find_residuals(nest.last, total.buffer):
                 fetching.prefetch_read(replace_variables(read, values))
             store = nest.last.body
@@ -139,12 +137,11 @@ def _write_sums(work: _Work) -> None:
     """Write the loops over the terms; the innermost loop is unrolled `tile.unroll` times."""
     nest, unroll = work.place.nest, work.place.nest.tile.unroll
     *extents, inner = nest.steps
-    with ExitStack() as loops:
-        steps = [
-            loops.enter_context(open_loop(T.serial, extent, nest.index_dtype))
-            for extent in (*extents, inner // unroll if unroll > 1 else inner)
-        ]
-        part = loops.enter_context(open_loop(T.unroll, unroll, nest.index_dtype))
+    extents.append(inner // unroll if unroll > 1 else inner)
+    with (
+        open_loops(T.serial, extents, nest.index_dtype) as steps,
+        open_loop(T.unroll, unroll, nest.index_dtype) as part,
+    ):
         terms = [*steps[:-1], steps[-1] * unroll + part]
         if nest.tile.ahead and work.copy is not None:
             _fetch_ahead(work, work.copy, terms)
@@ -153,10 +150,7 @@ def _write_sums(work: _Work) -> None:
             return
         for row, column in _write_element_loops(nest, nest.tile.columns):
             after = _compute_step(work, row, column, terms)
-            if len(after) > 1:  # each result depends on the former values of all
-                after = [T.Bind(value) for value in after]
-            for sums, value in zip(work.sums, after, strict=True):
-                T.buffer_store(sums, value, [row, column])
+            store_results(work.sums, [row, column], after)
 
 
 def _fetch_ahead(work: _Work, copy: Copy, terms: Sequence[Expr]) -> None:
@@ -219,12 +213,7 @@ def _write_outputs(work: _Work) -> None:
     """Write the outputs of the tile: the sums, or what the last block computes from them."""
     nest, product = work.place.nest, work.place.nest.product
     for row, column in _write_element_loops(nest, _count_written_columns(nest)):
-        results = [
-            sums[row, column]
-            if sums.dtype == store.buffer.dtype
-            else sums[row, column].astype(str(store.buffer.dtype))
-            for sums, store in zip(work.sums, product.stores, strict=True)
-        ]
+        results = [sums[row, column] for sums in work.sums]
         index = work.place.index(row, work.first + column)
         values: Values = list(zip(product.axes, index, strict=True))
         write_output(product.stores, nest.last, results, values)
@@ -239,65 +228,12 @@ def _count_written_columns(nest: Nest) -> int:
     return min(columns, granule) if isinstance(granule, int) else columns
 
 
-def write_output(
-    stores: Sequence[BufferStore], last: SBlock | None, results: Sequence[Expr], values: Values
-) -> None:
-    """Write the results of a block that sums, or what the block after it computes from them.
-
-    `stores` are the stores of the sums, `results` their values for `values` of the axes. Raises
-    ScheduleError if the indices of the stores do not determine the last block's axes.
-    """
-    at = [replace_variables(index, values) for index in stores[0].indices]
-    totals = [store.buffer for store in stores]
-    if last is None:
-        for total, value in zip(totals, results, strict=True):
-            T.buffer_store(total, value, at)
-        return
-    values = _solve_axis_values(last, totals, at)
-    value = replace_variables(last.body.value, values, _make_load_replacer(totals, results, values))
-    T.buffer_store(
-        last.body.buffer, value, [replace_variables(i, values) for i in last.body.indices]
-    )
-
-
-def _make_load_replacer(
-    buffers: Sequence[tvm.ir.Var], results: Sequence[Expr], values: Values
-) -> Callable[[TensorLoad], Expr]:
-    """Make a function for `replace_variables` that replaces loads of buffers by `results`."""
-
-    def replaced(read: TensorLoad) -> Expr:
-        pairs = zip(buffers, results, strict=True)
-        result = next((value for buffer, value in pairs if read.source.same_as(buffer)), None)
-        return replace_variables(read, values) if result is None else result
-
-    return replaced
-
-
-def _solve_axis_values(last: SBlock, totals: Sequence[tvm.ir.Var], at: Sequence[Expr]) -> Values:
-    """Return the values of the last block's axes for which it reads the sums at indices `at`.
-
-    Raises ScheduleError if these indices do not determine the axes.
-    """
-    reads = list_loads(last.body.value)
-    places = [r.indices for r in reads if is_among(r.source, totals)]
-    if not places or not all(tvm_ffi.structural_equal(indices, places[0]) for indices in places):
-        raise ScheduleError("the sum is not read at one place")
-    read_at = places[0]
-    values = []
-    for axis in last.iter_vars:
-        equal = [value for i, value in zip(read_at, at, strict=True) if i.same_as(axis.var)]
-        if not equal and extent_of(axis.dom.extent) != 1:
-            raise ScheduleError("the sum is moved")
-        values.append((axis.var, (equal or [axis.dom.min])[0]))
-    return values
-
-
 def _write_element_loops(nest: Nest, columns: int) -> Iterator[tuple[Expr, Expr]]:
     return write_tile_loops(nest.tile.rows, columns, nest.tile.width, nest.index_dtype)
 
 
 def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
-    """Return the buffers that a tile reads, each once."""
+    """Return the buffers that a tile reads."""
     operand = nest.contraction.lines.operand
     reads = [
         copy.buffer if copy and i == operand else load.source
@@ -305,6 +241,5 @@ def list_tile_inputs(nest: Nest, copy: Copy | None) -> list[tvm.ir.Var]:
     ]
     if nest.last is not None:
         totals = [store.buffer for store in nest.product.stores]
-        output_reads = [read.source for read in list_loads(nest.last.body.value)]
-        reads += [other for other in output_reads if not is_among(other, totals)]
-    return remove_duplicates(reads)
+        reads += list_read_buffers([nest.last.body.value], totals)
+    return reads

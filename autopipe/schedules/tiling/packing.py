@@ -19,12 +19,11 @@ from dataclasses import dataclass
 
 import tvm
 from tvm.ir import Expr
-from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.graph.weights import MARK
 from autopipe.schedules.analysis.blocks import number_of
 from autopipe.schedules.analysis.expressions import count_occurrences, replace_variables
+from autopipe.schedules.loop_writer import write_packed_copy
 from autopipe.schedules.tiling.nest import Nest
 
 
@@ -93,28 +92,21 @@ class Copy:
 
     def write(self) -> tvm.tirx.Stmt:
         """Return the loops that write the copy, which the build runs if the operand is a weight."""
-        nest, product = self.nest, self.nest.product
-        operand = product.loads[nest.contraction.lines.operand]
-        shape, dtype = list(self.buffer.ty.shape), str(product.axes[0].ty.dtype)
-        with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
-            index = list(T.axis.remap("S" * len(shape), list(loops), dtype=dtype))
-            before, (strip, *terms, column) = index[: len(self.spatial)], index[len(self.spatial) :]
-            if nest.dot is not None:
-                group = nest.dot.group
-                terms[-1] = terms[-1] * group + column % group
-                column = column // group
-            # A strip may be wider than its group: repeat the last column, and read nothing beyond.
-            inside = T.min(column, nest.granule - 1)
-            columns = nest.along(nest.contraction.lines.columns, nest.column(strip) + inside)
-            columns.update(zip(self.spatial, before, strict=True))
-            values = [(product.axes[axis], value) for axis, value in columns.items()]
-            values += [
-                (product.sums[axis], var) for axis, var in zip(self.summed, terms, strict=True)
-            ]
-            value = replace_variables(operand, values)
-            T.reads(value)
-            T.writes(self.buffer[tuple(index)])
-            if nest.contraction.lines.free:
-                T.sblock_attr({MARK: True})
-            T.buffer_store(self.buffer, value, index)
-        return builder.get()
+        free = self.nest.contraction.lines.free
+        return write_packed_copy(self.name, self.buffer, self._locate, free=free)
+
+    def _locate(self, index: Sequence[Expr]) -> Expr:
+        """Return the load of the operand for an index of the copy."""
+        nest, product, lines = self.nest, self.nest.product, self.nest.contraction.lines
+        before, (strip, *terms, column) = index[: len(self.spatial)], index[len(self.spatial) :]
+        if nest.dot is not None:
+            group = nest.dot.group
+            terms[-1] = terms[-1] * group + column % group
+            column = column // group
+        # A strip may be wider than its group: repeat the last column, and read nothing beyond.
+        inside = T.min(column, nest.granule - 1)
+        columns = nest.along(lines.columns, nest.column(strip) + inside)
+        columns.update(zip(self.spatial, before, strict=True))
+        values = [(product.axes[axis], value) for axis, value in columns.items()]
+        values += [(product.sums[axis], var) for axis, var in zip(self.summed, terms, strict=True)]
+        return replace_variables(product.loads[lines.operand], values)

@@ -15,14 +15,16 @@ row of the result.
             line[0:3712]    = 0
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm.ir import Expr
 from tvm.s_tir import SBlock
 from tvm.script.ir_builder import IRBuilder
+from tvm.sym import detect_clip_bound
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.find_nodes import list_loads
@@ -32,16 +34,16 @@ from autopipe.schedules.analysis.blocks import (
     is_large_enough,
     lengths_of,
     product_of,
+    simplify_extent,
 )
 from autopipe.schedules.analysis.expressions import (
-    count_occurrences,
     is_branch,
     replace_variables,
     unravel_index,
     write_branches,
     write_element_loops,
 )
-from autopipe.schedules.loop_writer import job_loop
+from autopipe.schedules.loop_writer import job_loop, list_read_buffers
 from autopipe.schedules.parallel_work import ELEMENTS
 
 Bounds: TypeAlias = tuple[Extent, Extent]
@@ -101,7 +103,7 @@ class Padding:
 
     def _write_lines(self, width: int, *, parallel: bool) -> None:
         before = self.extents[: self.line]
-        buffers = [one.source for one in list_loads(self.value)], [self.target]
+        buffers = list_read_buffers([self.value]), [self.target]
         with job_loop(self.name, before, self._dtype, buffers, parallel=parallel) as first:
             self.write_line(first, lambda index: (self.target, [*first, *index]), width)
 
@@ -170,65 +172,26 @@ def _parse_bounds(
     dynamic extent has at most one bound on each side, and something is inside. A bound may be the
     larger of two: TVM writes `j <= steps or j <= 1` where there is at least one step.
     """
-    bounds: list[Bounds] = [(0, extent) for extent in extents]
-    for part in _split_conjunction(condition):
-        axis_limit = _parse_limit(part, axes)
-        if axis_limit is None:
-            return None
-        at, below, limit = axis_limit
-        low, high = bounds[at]
-        if below:
-            bounds[at] = low, _choose_tighter_bound(high, limit, min)
-        else:
-            bounds[at] = _choose_tighter_bound(low, limit, max), high
-    whole_axes = [(0, extent) for extent in extents]
-    if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in bounds):
-        return None
-    found_bounds = tuple(
-        None if _has_same_bounds(one, all_of) else one
-        for one, all_of in zip(bounds, whole_axes, strict=True)
+    limits = detect_clip_bound(
+        tvm_ffi.structural_map(condition, (tvm.tirx.Or, _join_limits)), list(axes)
     )
-    return found_bounds if any(found_bounds) else None
-
-
-def _parse_limit(part: Expr, axes: Sequence[tvm.ir.Var]) -> tuple[int, bool, Extent] | None:
-    """Parse a comparison as (axis, whether it is an upper bound, limit), None for other forms."""
-    if isinstance(part, tvm.tirx.Or):
-        first, second = (_parse_limit(each, axes) for each in (part.a, part.b))
-        if first is None or second is None or first[:2] != second[:2] or not first[1]:
+    bounds: list[Bounds | None] = []
+    for low, high, extent in zip(limits[::2], limits[1::2], extents, strict=False):
+        first = 0 if low is None else extent_of(low)
+        end = extent if high is None else simplify_extent(extent_of(high + 1))
+        first = max(first, 0) if isinstance(first, int) else first
+        end = min(end, extent) if isinstance(end, int) and isinstance(extent, int) else end
+        if isinstance(first, int) and isinstance(end, int) and first >= end:
             return None
-        return (*first[:2], extent_of(tvm.tirx.max(first[2], second[2])))
-    if not isinstance(part, tvm.tirx.LT | tvm.tirx.LE):
-        return None
-    for at, axis in enumerate(axes):
-        for side, constant in ((part.a, part.b), (part.b, part.a)):
-            if side.same_as(axis) and not any(count_occurrences(constant, each) for each in axes):
-                below, strict = side.same_as(part.a), isinstance(part, tvm.tirx.LT)
-                limit = extent_of(constant)
-                return at, below, limit + int(strict != below)
-    return None
+        is_static = all(isinstance(bound, int) for bound in (first, end, extent))
+        is_whole = (first, end) == (0, extent) if is_static else low is None and high is None
+        bounds.append(None if is_whole else (first, end))
+    return tuple(bounds) if any(bounds) else None
 
 
-def _choose_tighter_bound(
-    bound: Extent, limit: Extent, choose: Callable[[int, int], int]
-) -> Extent:
-    """Return the tighter of two bounds; a dynamic limit replaces the other."""
-    if isinstance(bound, int) and isinstance(limit, int):
-        return choose(bound, limit)
-    return limit
-
-
-def _has_same_bounds(first: Bounds, second: Bounds) -> bool:
-    return all(
-        left == right if isinstance(left, int) and isinstance(right, int) else left is right
-        for left, right in zip(first, second, strict=True)
-    )
-
-
-def _split_conjunction(condition: Expr) -> Iterator[Expr]:
-    """Yield the parts of a condition that are joined by `and`."""
-    if isinstance(condition, tvm.tirx.And):
-        yield from _split_conjunction(condition.a)
-        yield from _split_conjunction(condition.b)
-    else:
-        yield condition
+def _join_limits(either: tvm.tirx.Or) -> Expr:
+    """Join two upper bounds of an axis, of which one has to hold, to their maximum."""
+    pair = either.a, either.b
+    if not all(isinstance(part, tvm.tirx.LE) for part in pair) or not pair[0].a.same_as(pair[1].a):
+        return either
+    return pair[0].a < tvm.tirx.max(pair[0].b + 1, pair[1].b + 1)

@@ -14,7 +14,7 @@ from autopipe.schedules import cost
 from autopipe.schedules.cost import FULL, LOADS, step_cycles
 from autopipe.schedules.divisors import floor_power
 from autopipe.schedules.hardware import HardwareParams
-from autopipe.schedules.parallel_work import PRODUCTS, WEIGHTS
+from autopipe.schedules.parallel_work import CALLS_NS, CYCLES, PRODUCTS, WEIGHTS
 from autopipe.schedules.tiling.form import Contraction
 from autopipe.schedules.tiling.tile import Tile, choose_fetch_distance, list_orders, list_tiles
 
@@ -47,6 +47,12 @@ in the mean of 40 products inside of models, and 0.91 at best."""
 _REREAD_FACTOR: Final = 4
 """How many times more weights than input and result each core reads for the sake of rows that it
 has written itself, where weights are near and what another core wrote is far."""
+
+_READ_BYTES_PER_CYCLE: Final = 16
+"""Bytes that a core reads in a cycle, where each element is read once."""
+
+_UNITS: Final = 2
+"""Vector operations that are issued in one cycle."""
 
 _CACHED_PRODUCTS: Final = 256
 """Number of products whose tiles are kept."""
@@ -83,7 +89,7 @@ def list_settings(contraction: Contraction, hardware: HardwareParams) -> Iterato
     serial = _find_serial_threshold(contraction, hardware)
     shortest = _find_shortest_ns(contraction, hardware)
     might_pay = hardware.cores > 1 and shortest >= cost.start_ns(hardware.machine)
-    is_shared = contraction.products >= find_threshold(contraction, None)
+    is_shared = contraction.products >= find_threshold(contraction)
     for tile in list_tiles(contraction, hardware):
         yield tile
         if might_pay and not is_shared and count_jobs(contraction, tile) > 1:
@@ -97,7 +103,7 @@ def _find_serial_threshold(contraction: Contraction, hardware: HardwareParams) -
     shortest = _find_shortest_ns(contraction, hardware)
     if cost.threads_pay(shortest, hardware.machine):
         return None
-    default = find_threshold(contraction, None)
+    default = find_threshold(contraction)
     return cost.choose_threshold(contraction.products, default, shortest, hardware)
 
 
@@ -244,20 +250,26 @@ def count_jobs(contraction: Contraction, tile: Tile) -> int:
 
 def shares_tiles(contraction: Contraction, tile: Tile) -> bool:
     """Tell whether threads share the tiles of a function of known sizes."""
-    return contraction.products >= find_threshold(contraction, tile.shared_from)
+    knob = tile.shared_from
+    return contraction.products >= (find_threshold(contraction) if knob is None else knob)
 
 
-def find_threshold(contraction: Contraction, shared_from: int | None) -> int:
-    """Return the multiply-adds from which threads share a product, by its knob.
+def find_threshold(contraction: Contraction, tile: Tile | None = None) -> int:
+    """Return the steps of all sums from which threads share a contraction, by its knob.
 
-    Without the knob it is 0 where reading the weights from memory alone takes long enough.
+    Without the knob it is 0 where reading the weights from memory alone takes long enough, or
+    elementary functions do. Of reductions other than products, it depends on the tile.
     """
-    if shared_from is not None:
-        return shared_from
-    return 0 if reads_many_weights(contraction) else PRODUCTS
-
-
-def reads_many_weights(contraction: Contraction) -> bool:
-    """Tell whether reading the weights from memory alone takes long enough for threads."""
+    if tile is not None and tile.shared_from is not None:
+        return tile.shared_from
     weights = contraction.column_elements if contraction.lines.free else 0
-    return weights * contraction.bits >= WEIGHTS * 32
+    if weights * contraction.bits >= WEIGHTS * 32:
+        return 0
+    if tile is None or contraction.sums_products:
+        return PRODUCTS
+    if contraction.calls_ns >= CALLS_NS:
+        return 0
+    read_once = tile.rows == 1 and not contraction.lines.rows
+    if read_once:
+        return CYCLES * (_READ_BYTES_PER_CYCLE * 8 // max(8, contraction.bits))
+    return CYCLES * _UNITS * tile.width

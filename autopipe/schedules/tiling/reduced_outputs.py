@@ -5,10 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tvm import tirx
+from tvm.ir import TensorLoad, Var
 from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 
-from autopipe.compiler.loops.count_operations import bound_steps
+from autopipe.compiler.loops.count_operations import bound_steps, count_arithmetic
 from autopipe.schedules.analysis.blocks import (
     element_bits,
     extents_of,
@@ -17,15 +19,13 @@ from autopipe.schedules.analysis.blocks import (
     is_static,
     is_whole,
 )
+from autopipe.schedules.analysis.boundaries import find_axis_stride, find_stride
+from autopipe.schedules.analysis.expressions import flat_index, replace_variables
+from autopipe.schedules.analysis.joining import find_join
 from autopipe.schedules.analysis.reduction import Reduction
 from autopipe.schedules.analysis.rows import count_iterations
 from autopipe.schedules.analysis.simple_indices import to_simple_indices
-from autopipe.schedules.analysis.step_cost import (
-    count_joint_steps,
-    count_step_operations,
-    find_longest_stride,
-    find_vector_step_bits,
-)
+from autopipe.schedules.analysis.single_reduction import SingleReduction
 from autopipe.schedules.primitives import inline_blocks
 from autopipe.schedules.tiling.strided import find_row_strides
 
@@ -38,19 +38,13 @@ _MOST_BRANCHES: Final = 9
 _BRANCH: Final = "if_then_else"
 
 
-@dataclass(frozen=True, slots=True)
-class ReducedOutputs:
-    """A reduction of a function, as the knobs depend on it."""
+@dataclass(frozen=True)
+class ReducedOutputs(SingleReduction):
+    """A reduction of a function, as the knobs depend on it.
 
-    name: str
-    """Name of the block that reduces."""
-    inlined: tuple[str, ...]
-    """Blocks that only copy an operand, or compute elements that are read once."""
-    before: tuple[str, ...]
-    """Other blocks that prepare operands."""
-    after: tuple[str, ...]
-    """Elementwise blocks on the result, in order."""
-    extents: tuple[int, ...]
+    It inlines blocks that only copy an operand, or compute elements that are read once.
+    """
+
     steps: int
     """Most steps of an output."""
     constant: bool
@@ -113,12 +107,12 @@ def match_reduction(sch: Schedule) -> ReducedOutputs | None:
         steps=math.prod(map(int, steps)),
         constant=all(isinstance(step, int) for step in reduction.steps),
         joint=tuple(a for a, _ in enumerate(reduction.extents) if not reduction.hangs_on(a)),
-        stride=find_longest_stride(reduction), work=count_step_operations(reduction),
+        stride=_find_longest_stride(reduction), work=_count_step_operations(reduction),
         bits=max(element_bits(store.buffer.ty.dtype) for store in reduction.reducer.stores),
-        joint_steps=count_joint_steps(reduction),
+        joint_steps=_count_joint_steps(reduction),
         most_written=_MOST_BRANCHES if several and branches else MOST_WRITTEN,
         simple=not several and not is_spatial(reduction.block),
-        apart=_is_evenly_apart(reduction), together=find_vector_step_bits(reduction),
+        apart=_is_evenly_apart(reduction), together=_find_vector_step_bits(reduction),
     )  # fmt: skip
 
 
@@ -160,3 +154,57 @@ def _find_read_once(sch: Schedule, block: SBlockRV, before: Collection[str]) -> 
 
 def _drop_units(extents: Sequence[int]) -> tuple[int, ...]:
     return tuple(extent for extent in extents if extent > 1)
+
+
+def _find_longest_stride(reduction: Reduction) -> int | None:
+    """Return the longest stride along the last axis between borders; None if it is not constant."""
+    if not reduction.axes:
+        return None
+    strides = [find_axis_stride(load, reduction.axes[-1]) for load in reduction.loads]
+    constant_strides = [stride for stride in strides if stride is not None]
+    return max(constant_strides, default=0) if len(constant_strides) == len(strides) else None
+
+
+def _find_stride_along(reduction: Reduction, variable: Var) -> int | None:
+    """Return the longest stride of all loads along a variable; None if one is not constant."""
+    strides = [
+        find_stride(flat_index(load.source, load.indices), variable) for load in reduction.loads
+    ]
+    constant_strides = [abs(stride) for stride in strides if stride is not None]
+    return max(constant_strides, default=0) if len(constant_strides) == len(strides) else None
+
+
+def _find_vector_step_bits(reduction: Reduction) -> int:
+    """Return `together` of `ReducedOutputs`."""
+    stores = reduction.reducer.stores
+    if len(stores) > 1 or str(stores[0].buffer.ty.dtype) != "bool" or not reduction.constant:
+        return 0
+    if _find_stride_along(reduction, reduction.sums[-1]) not in {0, 1}:
+        return 0
+    return (
+        max(element_bits(load.source.ty.dtype) for load in reduction.loads)
+        if reduction.loads
+        else 0
+    )
+
+
+def _count_joint_steps(reduction: Reduction) -> int:
+    """Return `joint_steps` of `ReducedOutputs`."""
+    last = reduction.steps[-1] if reduction.steps else 0
+    dtypes = {str(store.buffer.ty.dtype) for store in reduction.reducer.stores}
+    if not isinstance(last, int) or "bool" in dtypes or reduction.reducer.branches():
+        return 0
+    if _find_stride_along(reduction, reduction.sums[-1]) not in {0, 1}:
+        return 0
+    return last if find_join(reduction.reducer, reduction.sums) else 0
+
+
+def _count_step_operations(reduction: Reduction) -> int:
+    """Count the loads and operations of a step, without those of indices."""
+
+    def named(load: TensorLoad) -> Var:
+        return tirx.Var("loaded", load.ty)
+
+    reducer = reduction.reducer
+    bare = (replace_variables(value, [], named) for value in reducer.values)
+    return len(reduction.loads) + sum(map(count_arithmetic, bare))

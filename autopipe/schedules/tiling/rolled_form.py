@@ -84,11 +84,8 @@ def _find_cut(steps: Steps, reduction: int, next_reduction: int) -> int:
 
 def list_output_buffers(part: tvm.IRModule) -> list[Any]:
     """Return the parameters of a part that it writes: its outputs."""
-    root = part["main"].body.block
-    inner = list(root.alloc_buffers)
     written_buffers = [block.body.buffer for block in _list_blocks(part)]
-    params = part["main"].params
-    return [p for p in params if is_among(p, written_buffers) and p not in inner]
+    return [param for param in part["main"].params if is_among(param, written_buffers)]
 
 
 def _list_blocks(part: tvm.IRModule) -> list[SBlock]:

@@ -16,7 +16,12 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.find_nodes import is_among
-from autopipe.schedules.analysis.expressions import open_loop, to_full_region, write_element_loops
+from autopipe.schedules.analysis.expressions import (
+    find_block_start,
+    open_loop,
+    write_element_loops,
+)
+from autopipe.schedules.loop_writer import job_block
 from autopipe.schedules.tiling import loops
 from autopipe.schedules.tiling.loops import Tiled
 from autopipe.schedules.tiling.nest import TilePlace
@@ -69,11 +74,9 @@ class RollingLoops:
         """Return the loop over bands of rows."""
         batch, result = self.border.inner[0], _read_shape(self.passed)[1]
         bands = -(-result // self.rows)
-        loop = T.parallel if batch * bands > 1 else T.serial
-        jobs = open_loop(loop, batch * bands, self._dtype)
-        with IRBuilder() as builder, jobs as job, T.sblock("rolling"):
-            T.reads(*map(to_full_region, self._read()))
-            T.writes(*map(to_full_region, self._list_written_buffers()))
+        buffers = self._list_read_buffers(), self.last[0].outputs if self.last else [self.passed]
+        jobs = job_block("rolling", batch * bands, self._dtype, buffers, parallel=True)
+        with IRBuilder() as builder, jobs as job:
             ring_shape = (self.height, *self.border.outer[2:])
             ring = T.sblock_alloc_buffer(ring_shape, self.border.image.ty.dtype)
             line = None
@@ -144,11 +147,8 @@ class RollingLoops:
             open_loop(T.serial, -(-channels // nest.columns), self._dtype) as strip,
         ):
             column = T.Bind(tirx.min(part * nest.rows, width - nest.rows))
-            place = T.Bind(nest.first(strip, channels))
-            tile = OutputTile(nest, sums, nest.rows, [image, row], column, place)
-            tile.clear()
-            tile.reduce()
-            tile.finish()
+            place = T.Bind(find_block_start(strip, nest.columns, channels))
+            OutputTile(nest, sums, nest.rows, [image, row], column, place).write()
 
     def _write_product_row(self, product: Tiled, image: Expr, row: Expr) -> None:
         """Write a row of a product."""
@@ -170,23 +170,12 @@ class RollingLoops:
         ):
             yield (outer_step, inner_step) if by_columns else (inner_step, outer_step)
 
-    def _read(self) -> list[tvm.ir.Var]:
-        """Return the buffers that all parts read together."""
-        parts = [loops.list_tile_inputs(*self.first), self.windows.sources()]
-        parts += [loops.list_tile_inputs(*self.last)] if self.last else []
-        own_buffers = [
-            self.border.source,
-            self.border.image,
-            *([self.passed] if self.last else []),
-        ]
-        read_buffers: list[tvm.ir.Var] = []
-        for buffer in (buffer for part in parts for buffer in part):
-            if not is_among(buffer, [*own_buffers, *read_buffers]):
-                read_buffers.append(buffer)
-        return read_buffers
-
-    def _list_written_buffers(self) -> Sequence[tvm.ir.Var]:
-        return self.last[0].outputs if self.last else [self.passed]
+    def _list_read_buffers(self) -> list[tvm.ir.Var]:
+        """List the buffers that all parts read together."""
+        inputs = [*loops.list_tile_inputs(*self.first), *self.windows.sources()]
+        inputs += loops.list_tile_inputs(*self.last) if self.last else []
+        own = [self.border.source, self.border.image, *([self.passed] if self.last else [])]
+        return [buffer for buffer in inputs if not is_among(buffer, own)]
 
     def _redirect_buffers(
         self, loop: tirx.Stmt, ring: tvm.ir.Var, line: tvm.ir.Var | None

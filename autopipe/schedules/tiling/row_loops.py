@@ -4,7 +4,6 @@ Example: `autopipe/schedules/templates/rows.py`.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any, Final
 
 import tvm
@@ -27,6 +26,7 @@ from autopipe.schedules.analysis.blocks import (
 from autopipe.schedules.analysis.expressions import (
     Values,
     open_loop,
+    open_loops,
     replace_variables,
     unravel_index,
     write_branches,
@@ -34,9 +34,13 @@ from autopipe.schedules.analysis.expressions import (
     write_lane_loops,
 )
 from autopipe.schedules.analysis.reducer import Reducer
-from autopipe.schedules.analysis.row_axes import count_in_group, find_row_lengths
-from autopipe.schedules.analysis.rows import estimate_body_cost, is_step
-from autopipe.schedules.loop_writer import job_loop
+from autopipe.schedules.analysis.rows import (
+    count_in_group,
+    estimate_body_cost,
+    find_row_lengths,
+    is_step,
+)
+from autopipe.schedules.loop_writer import job_loop, write_store
 from autopipe.schedules.parallel_work import OPERATIONS
 
 _MAX_SERIAL_PARTIALS: Final = 4
@@ -71,10 +75,8 @@ def _write_row_loop(blocks: Sequence[SBlock], leading: int, width: int, *, paral
     dtype = next(axis.var.ty.dtype for block in blocks for axis in block.iter_vars)
     written_buffers = [region.source for block in blocks for region in block.writes]
     read_buffers = [region.source for block in blocks for region in block.reads]
-    buffers = (
-        [buffer for buffer in read_buffers if not is_among(buffer, written_buffers)],
-        written_buffers,
-    )
+    inputs = [buffer for buffer in read_buffers if not is_among(buffer, written_buffers)]
+    buffers = inputs, written_buffers
     with job_loop("rows", rows, dtype, buffers, parallel=parallel) as at:
         for before, block, after in zip([None, *blocks], blocks, [*blocks[1:], None], strict=False):
             if not is_spatial(block):
@@ -93,39 +95,22 @@ def _write_elementwise_step(
     `group` elements of the last axis of rows belong to one row.
     """
     axes = [axis.var for axis in block.iter_vars]
-    with ExitStack() as loop:
-        if group > 1:
-            member = loop.enter_context(open_loop(T.serial, group, dtype))
-            at = [*at[:-1], at[-1] * group + member]
+    with open_loops(T.serial, [group] if group > 1 else [], dtype) as members:
+        at = [*at[:-1], *(at[-1] * group + member for member in members)] if members else at
         for index in _write_axis_loops(lengths_of(block)[len(at) :], width, dtype):
-            _write_store(block, list(zip(axes, [*at, *index], strict=True)))
-
-
-def _write_store(block: SBlock, values: Values) -> None:
-    """Write the store of a block for some values of its axes."""
-    store = block.body
-    T.buffer_store(
-        store.buffer,
-        replace_variables(store.value, values),
-        [replace_variables(place, values) for place in store.indices],
-    )
+            write_store(block.body, list(zip(axes, [*at, *index], strict=True)))
 
 
 def _write_axis_loops(lengths: Sequence[Extent], width: int, dtype: str) -> Iterator[list[Expr]]:
     """Write the loops over the axes of a row, the last one in vectors; yield the indices."""
-    outer, along = split_row(lengths, 1 if lengths and _can_fill_axis(width, lengths[-1]) else 2)
-    with ExitStack() as loops:
-        before = [loops.enter_context(open_loop(T.serial, n, dtype)) for n in outer]
+    fill_axis = all(isinstance(n, int) and n % width == 0 for n in lengths[-1:])
+    outer, along = split_row(lengths, 1 if lengths and fill_axis else 2)
+    with open_loops(T.serial, outer, dtype) as before:
         if not along:
             yield before
             return
         for element in write_element_loops(product_of(along), width, dtype):
             yield [*before, *unravel_index(along, element)]
-
-
-def _can_fill_axis(width: int, length: Extent) -> bool:
-    """Tell whether vectors of a width fill an axis."""
-    return isinstance(length, int) and length % width == 0
 
 
 def split_row(
@@ -170,14 +155,14 @@ def _write_reduction(
         for part, start in zip(parts, reducer.starts, strict=True):
             T.buffer_store(part, start, [lane])
     outer, along = split_row(lengths_of(block, spatial=False))
-    with ExitStack() as loops:
-        before = [loops.enter_context(open_loop(T.serial, n, dtype)) for n in outer]
+    with open_loops(T.serial, outer, dtype) as before:
         for index, lane in write_lane_loops(product_of(along), width, dtype):
             terms = [*before, *unravel_index(along, index)]
             values = [*rows, *zip([a.var for a in reduction_axes], terms, strict=True)]
             if step is not None:
                 places = [value for _, value in values]
-                _write_store(step, list(zip([a.var for a in step.iter_vars], places, strict=True)))
+                step_axes = [axis.var for axis in step.iter_vars]
+                write_store(step.body, list(zip(step_axes, places, strict=True)))
             _accumulate_step(reducer, parts, values, lane)
     for store, part, value in zip(reducer.stores, parts, reducer.values, strict=True):
         total = _combine_partials(type(value), part, width, dtype)

@@ -21,7 +21,7 @@ The first turn has products alone, the last one results alone. Where steps are f
 between the products of a step as well.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,10 +33,15 @@ from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.loops.count_operations import count_arithmetic
 from autopipe.schedules.analysis.blocks import axes_of, number_of
-from autopipe.schedules.analysis.expressions import open_loop, replace_variables, to_full_region
+from autopipe.schedules.analysis.expressions import (
+    open_loop,
+    open_loops,
+    ravel_index,
+    replace_variables,
+)
 from autopipe.schedules.analysis.tile_products import COLUMNS
 from autopipe.schedules.divisors import list_divisors
-from autopipe.schedules.tiling.loops import write_output
+from autopipe.schedules.loop_writer import job_block, write_output
 from autopipe.schedules.tiling.tile_kernel import OperandPlace, TileKernel
 from autopipe.schedules.tiling.tile_places import PackedTiles, TilePlaces
 
@@ -62,16 +67,14 @@ class TilePipeline:
     def write(self) -> tirx.Stmt:
         """Return the loops."""
         cores = self.places.blocks // self.chain
-        begin = T.parallel if self.parallel and cores > 1 else T.serial
         reads = [] if self.last is None else [read.source for read in self.last.reads]
         output_reads = [buffer for buffer in reads if not buffer.same_as(self._total)]
-        with (
-            IRBuilder() as builder,
-            open_loop(begin, cores, self._dtype) as core,
-            T.sblock(f"{self.packed.found.name}_tiles"),
-        ):
-            T.reads(*map(to_full_region, [self._given, self.packed.buffer, *output_reads]))
-            T.writes(to_full_region(self._total if self.last is None else self.last.body.buffer))
+        output = self._total if self.last is None else self.last.body.buffer
+        inputs = self.packed.sums.reads[1 - self.packed.found.weights].source
+        buffers = [inputs, self.packed.buffer, *output_reads], [output]
+        name = f"{self.packed.found.name}_tiles"
+        jobs = job_block(name, cores, self._dtype, buffers, parallel=self.parallel)
+        with IRBuilder() as builder, jobs as core:
             shape = self.kernel.height, self.kernel.width
             sums = T.sblock_alloc_buffer(shape, str(self._total.ty.dtype), scope="local")
             with open_loop(T.serial, self.chain + 1, self._dtype) as at:
@@ -83,18 +86,12 @@ class TilePipeline:
         """The buffer of all sums; here each core has one for a block."""
         return self.packed.sums.writes[0].source
 
-    @property
-    def _given(self) -> Var:
-        """The input."""
-        return self.packed.sums.reads[1 - self.packed.found.weights].source
-
     def _turn(self, sums: Var, first: Expr, at: Var) -> None:
         """Write one turn of a core; `first` is its first block."""
         input_place, weight_place = self._locate_operands(first + at)
         T.add_to_parent(self.kernel.configured())
         _emit_statements(self.kernel.cleared())
-        with T.grid(*self.kernel.extents) as grid:
-            steps = [grid] if isinstance(grid, Var) else list(grid)
+        with open_loops(T.serial, self.kernel.extents, "int32") as steps:
             products = list(self.kernel.products(input_place, weight_place, steps))
             parts = self._choose_part_count(len(products))
             for part in range(parts):
@@ -103,7 +100,7 @@ class TilePipeline:
                 ]
                 with T.If(at < self.chain), T.Then():
                     _emit_statements([one for product in part_products for one in product])
-                piece = _linearize_steps(self.kernel.extents, steps) * parts + part
+                piece = ravel_index(self.kernel.extents, steps) * parts + part
                 self._write_piece(sums, first + at - 1, piece, at, parts)
         with T.If(at < self.chain), T.Then():
             _emit_statements(self.kernel.stored(sums))
@@ -172,11 +169,3 @@ class TilePipeline:
 def _emit_statements(statements: Iterable[tirx.Stmt]) -> None:
     for statement in statements:
         T.add_to_parent(statement)
-
-
-def _linearize_steps(extents: Sequence[int], loops: Sequence[Var]) -> Expr:
-    """Return the number of a step among those of all loops."""
-    step: Expr = loops[0]
-    for loop, extent in zip(loops[1:], extents[1:], strict=True):
-        step = step * extent + loop
-    return step

@@ -11,6 +11,7 @@ Example: 14 x 14 pixels and 40 columns, in blocks of 2 lines, 14 pixels and 16 c
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,13 +19,16 @@ import tvm
 from tvm import tirx
 from tvm.ir import Expr
 from tvm.s_tir import SBlock
-from tvm.script.ir_builder import IRBuilder
-from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.graph.weights import MARK
 from autopipe.schedules.analysis.blocks import axes_of, number_of
-from autopipe.schedules.analysis.expressions import Values, replace_variables, unravel_index
+from autopipe.schedules.analysis.expressions import (
+    Values,
+    find_block_start,
+    replace_variables,
+    unravel_index,
+)
 from autopipe.schedules.analysis.short_sums import ShortSum
+from autopipe.schedules.loop_writer import write_packed_copy
 from autopipe.schedules.tiling.tile_kernel import OperandPlace
 
 
@@ -73,10 +77,7 @@ class TilePlaces:
 
     def column(self, strip: Expr) -> Expr:
         """Return the first column of a strip."""
-        if self.extents[-1] % self.columns == 0:
-            return strip * self.columns
-        last = self.extents[-1] - self.columns
-        return T.min(strip * self.columns, last)
+        return find_block_start(strip, self.columns, self.extents[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +128,17 @@ class PackedTiles:
 
     def write(self) -> tirx.Stmt:
         """Return the loops that write the copy, which the build runs if weights are a parameter."""
-        shape, kind = list(self.buffer.ty.shape), str(self.buffer.ty.shape[0].ty.dtype)
-        with IRBuilder() as builder, T.grid(*shape) as loops, T.sblock(self.name):
-            index = list(T.axis.remap("S" * len(shape), list(loops), dtype=kind))
-            strip, *rest, step, column, term = index
-            weights, other_indices = self.sums.reads[self.found.weights], iter(rest)
-            columns, depth = self.found.axes
-            tile_indices = {
-                columns: self.places.column(strip) + column,
-                depth: step * self.group + term,
-            }
-            axes = range(len(weights.region))
-            place = [
-                tile_indices[axis] if axis in tile_indices else next(other_indices) for axis in axes
-            ]
-            value = weights.source[tuple(place)]
-            T.reads(value)
-            T.writes(self.buffer[tuple(index)])
-            if self.found.free:
-                T.sblock_attr({MARK: True})
-            T.buffer_store(self.buffer, value, index)
-        return builder.get()
+        return write_packed_copy(self.name, self.buffer, self._locate, free=self.found.free)
+
+    def _locate(self, index: Sequence[Expr]) -> Expr:
+        """Return the load of the weight for an index of the copy."""
+        strip, *rest, step, column, term = index
+        weights, other_indices = self.sums.reads[self.found.weights], iter(rest)
+        columns, depth = self.found.axes
+        tile_indices = {
+            columns: self.places.column(strip) + column,
+            depth: step * self.group + term,
+        }
+        axes = range(len(weights.region))
+        place = (tile_indices[at] if at in tile_indices else next(other_indices) for at in axes)
+        return weights.source[tuple(place)]

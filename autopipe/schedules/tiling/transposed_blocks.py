@@ -5,8 +5,8 @@ Template `transpose` has the examples.
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import tvm
@@ -17,14 +17,19 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 from tvm_ffi import structural_equal
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
 from autopipe.schedules.analysis.blocks import (
     Extent,
     is_large_enough,
     number_of,
     parts_of,
 )
-from autopipe.schedules.analysis.expressions import open_loop, replace_variables, write_branches
+from autopipe.schedules.analysis.expressions import (
+    open_loop,
+    open_loops,
+    replace_variables,
+    write_branches,
+)
 from autopipe.schedules.analysis.strides import StridedLoops, StridedRead
 from autopipe.schedules.loop_writer import FlatViews, job_loop
 from autopipe.schedules.parallel_work import ELEMENTS
@@ -78,6 +83,10 @@ class TransposedBlocks:
         self._dtype = str(block.iter_vars[-1].var.ty.dtype)
         tensors = [block.body.buffer, *(read.load.source for read in loops.reads)]
         self._views = FlatViews(tensors, as_integers=self._copies)
+        output, *read = self._views.tensors
+        self._job_loop = partial(
+            job_loop, "transposed", dtype=self._dtype, buffers=(read, [output])
+        )
 
     def write(self) -> tirx.Stmt:
         """Return the body of the function."""
@@ -94,23 +103,13 @@ class TransposedBlocks:
         """Tell whether both sides have a whole block; a condition if that depends on the sizes."""
         if self._tile.width == 1:
             return False
-        loops, tile, checks = self._loops, self._tile, []
-        for extent, side in (
-            (loops.extents[-1], tile.width),
-            (loops.extents[self._crossed], tile.columns),
-        ):
-            if isinstance(extent, int) and extent < side:
-                return False
-            if not isinstance(extent, int) and not is_at_least(extent, side, self._known):
-                checks.append(extent >= side)
-        return tirx.all(*checks) if checks else True
-
-    def _write_job_loop(
-        self, extents: Sequence[Extent], *, parallel: bool
-    ) -> AbstractContextManager[list[Expr]]:
-        """Write a loop over several axes, which threads share; yield the index along each."""
-        output, *read = self._views.tensors
-        return job_loop("transposed", extents, self._dtype, (read, [output]), parallel=parallel)
+        extents, tile = self._loops.extents, self._tile
+        sides = ((extents[-1], tile.width), (extents[self._crossed], tile.columns))
+        checks = [is_large_enough([extent], side, self._known) for extent, side in sides]
+        if any(check is False for check in checks):
+            return False
+        conditions = [check for check in checks if check is not True]
+        return tirx.all(*conditions) if conditions else True
 
     def _write_blocks(self, parallel: bool) -> None:  # noqa: FBT001
         """Write tiles of whole blocks; the last block along a side overlaps the one before."""
@@ -122,14 +121,15 @@ class TransposedBlocks:
             parts_of(rows, tile.width * tile.down),
             parts_of(columns, tile.columns * tile.across),
         ]
-        with self._write_job_loop(extents, parallel=parallel) as (*outer, row, column):
-            grid = T.grid(number_of(tile.across, self._dtype), number_of(tile.down, self._dtype))
-            with grid as (q, p):
-                at = self._place_others(outer_loops, outer)
-                first = column * tile.across + q
-                at[self._crossed] = T.Bind(self._find_block_start(first, tile.columns, columns))
-                at[-1] = T.Bind(self._find_block_start(row * tile.down + p, tile.width, rows))
-                self._write_block(at)
+        with (
+            self._job_loop(extents, parallel=parallel) as (*outer, row, column),
+            open_loops(T.serial, [tile.across, tile.down], self._dtype) as (q, p),
+        ):
+            at = self._place_others(outer_loops, outer)
+            first = column * tile.across + q
+            at[self._crossed] = T.Bind(tirx.min(first * tile.columns, columns - tile.columns))
+            at[-1] = T.Bind(tirx.min((row * tile.down + p) * tile.width, rows - tile.width))
+            self._write_block(at)
 
     def _write_elements(self, parallel: bool) -> None:  # noqa: FBT001
         """Write single elements, those of a short side unrolled inside the loop over the other."""
@@ -141,7 +141,7 @@ class TransposedBlocks:
         outer_loops = loops.outside(inner, outer)
         length = self._tile.down
         extents = [*(loops.extents[loop] for loop in outer_loops), parts_of(sides[outer], length)]
-        with self._write_job_loop(extents, parallel=parallel) as (*index, part):
+        with self._job_loop(extents, parallel=parallel) as (*index, part):
             at = self._place_others(outer_loops, index)
             start = part * length
             count = tirx.min(length, sides[outer] - start)
@@ -165,16 +165,13 @@ class TransposedBlocks:
             at[loop] = value
         return at
 
-    def _find_block_start(self, block: Expr, size: int, extent: Extent) -> Expr:
-        """Return where a block begins: the last one ends where the side does."""
-        return tirx.min(block * size, extent - size)
-
     def _write_block(self, at: Sequence[Expr]) -> None:
         """Write one block."""
         store, width = self._views.of(self._block.body.buffer), self._tile.width
         start = _compute_offset(0, self._loops.written, at)
         column_stride = self._loops.written[self._crossed]
-        crossed_reads = [read for read in self._loops.reads if self._is_crossed_read(read)]
+        transposed_reads = filter(_is_transposed, self._loops.reads)
+        crossed_reads = [read for read in transposed_reads if read.strides[self._crossed] == 1]
         if self._copies:
             for h, vector in enumerate(self._load_columns(crossed_reads[0], at)):
                 T.buffer_store(store, vector, [tirx.Ramp(start + h * column_stride, 1, width)])
@@ -216,9 +213,6 @@ class TransposedBlocks:
             return self._views.of(load.source)[_compute_offset(read.base, read.strides, at)]
 
         return replace_variables(self._block.body.value, [], load)
-
-    def _is_crossed_read(self, read: StridedRead) -> bool:
-        return _is_transposed(read) and read.strides[self._crossed] == 1
 
     def _load_columns(self, read: StridedRead, at: Sequence[Expr]) -> list[Expr]:
         """Read a block in rows and return its columns, as vectors."""

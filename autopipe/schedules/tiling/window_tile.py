@@ -94,7 +94,8 @@ def _estimate_core_efficiency(
     vectors = tile.columns // tile.width
     sums = tile.rows * vectors
     work = sums * windows.taps_across
-    loads = vectors * _count_vector_loads(windows, tile.rows)
+    weights = windows.taps_across if windows.weights is not None else 0
+    loads = vectors * (count_input_elements(windows, tile.rows) + weights)
     inner = [-(-windows.extents[-1] // tile.columns), -(-find_row_extent(windows) // tile.rows)]
     once = (
         windows.extents[-1]
@@ -155,10 +156,3 @@ def can_fit_tile(
     long = rows * 2 >= find_row_extent(windows) or weights >= 2 * MANY
     input_registers = 1 if weights > MANY and long else row
     return vectors * (rows + input_registers + weights) <= hardware.registers and stack < STACK
-
-
-def _count_vector_loads(windows: Windows, rows: int) -> int:
-    """Count the vectors loaded per row of the input, for each vector of columns of a tile."""
-    return count_input_elements(windows, rows) + (
-        windows.taps_across if windows.weights is not None else 0
-    )

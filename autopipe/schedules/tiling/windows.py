@@ -18,7 +18,6 @@ Example: a depthwise 3x3 convolution of [1, height, width, 96] (NHWC), tiles of 
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,29 +29,27 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes, is_at_least
-from autopipe.compiler.find_nodes import is_among, list_loads
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
+from autopipe.compiler.find_nodes import list_loads
 from autopipe.schedules.analysis.blocks import (
-    SPATIAL,
-    Extent,
     is_large_enough,
     lengths_of,
     number_of,
     parts_of,
+    variables_of,
 )
 from autopipe.schedules.analysis.expressions import (
     Values,
     count_occurrences,
-    open_loop,
-    remove_duplicates,
+    find_block_start,
+    open_loops,
     remove_repeated_loads,
     replace_variables,
     write_branches,
     write_tile_loops,
 )
 from autopipe.schedules.analysis.windows import Windows
-from autopipe.schedules.loop_writer import job_loop
-from autopipe.schedules.tiling.loops import write_output
+from autopipe.schedules.loop_writer import job_loop, list_read_buffers, write_output
 
 PAIR: Final = 2
 """A tile has two axes, the last ones."""
@@ -96,10 +93,7 @@ class OpenWindows:
         work = is_large_enough((*lengths, *steps), least_work, self.known)
         with IRBuilder() as builder:
             for parallel in write_branches(work):
-                if isinstance(length, int) or is_at_least(length, self.rows, self.known):
-                    self._write_loops(self.rows, parallel=parallel)
-                    continue
-                for fits in write_branches(length >= self.rows):
+                for fits in write_branches(is_large_enough([length], self.rows, self.known)):
                     self._write_loops(self.rows if fits else 1, parallel=parallel)
         return builder.get()
 
@@ -109,47 +103,27 @@ class OpenWindows:
         counts = [*outer, parts_of(breadth, self.columns), parts_of(length, rows)]
         dtype, name = self.index_dtype, f"{self.block.name_hint}_tile"
         buffers = self.sources(), [(self.last or self.block).body.buffer]
-        jobs = job_loop(name, counts[: self.shared], dtype, buffers, parallel=parallel)
-        with ExitStack() as loops:
-            index = loops.enter_context(jobs)
+        with job_loop(name, counts[: self.shared], dtype, buffers, parallel=parallel) as job:
             sums_dtype = str(self.block.body.buffer.ty.dtype)
             sums = T.sblock_alloc_buffer((rows, self.columns), sums_dtype, scope="local")
-            index += [
-                loops.enter_context(open_loop(T.serial, count, dtype))
-                for count in counts[self.shared :]
-            ]
-            *before, strip, band = index
-            row = T.Bind(tvm.tirx.min(band * rows, length - rows))
-            tile = OutputTile(self, sums, rows, before, row, T.Bind(self.first(strip, breadth)))
-            tile.clear()
-            tile.reduce()
-            tile.finish()
-
-    def first(self, strip: Expr, breadth: Extent) -> Expr:
-        """Return the first of the outputs along the last axis, `breadth` in all, of a strip."""
-        place = strip * self.columns
-        if breadth % self.columns == 0:
-            return place
-        return tvm.tirx.min(place, breadth - self.columns)
+            with open_loops(T.serial, counts[self.shared :], dtype) as inner:
+                *before, strip, band = *job, *inner
+                row = T.Bind(tvm.tirx.min(band * rows, length - rows))
+                column = T.Bind(find_block_start(strip, self.columns, breadth))
+                OutputTile(self, sums, rows, before, row, column).write()
 
     def sources(self) -> list[Any]:
-        """Return the buffers that a tile reads, each once."""
-        own_buffers = [
-            self.block.body.buffer,
-            *([self.before.body.buffer] if self.before else []),
-        ]
-        blocks = [block for block in (self.before, self.block, self.last) if block is not None]
-        read = [load.source for block in blocks for load in list_loads(block.body.value)]
-        return remove_duplicates([source for source in read if not is_among(source, own_buffers)])
+        """Return the buffers that a tile reads."""
+        own_blocks = [block for block in (self.before, self.block) if block is not None]
+        blocks = [*own_blocks, *([self.last] if self.last else [])]
+        return list_read_buffers(
+            [block.body.value for block in blocks], [block.body.buffer for block in own_blocks]
+        )
 
     @property
     def index_dtype(self) -> str:
         """The dtype of the indices."""
         return str(self.block.iter_vars[0].var.ty.dtype)
-
-    def variables(self, *, spatial: bool) -> list[tvm.ir.Var]:
-        """Return the axes of the outputs, or of a window."""
-        return [a.var for a in self.block.iter_vars if (a.iter_type == SPATIAL) == spatial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,44 +141,40 @@ class OutputTile:
     column: Expr
     """The first index along the last axis."""
 
-    def clear(self) -> None:
-        """Write the first values of the sums."""
+    def write(self) -> None:
+        """Write the sums, from their first values on, and the outputs."""
         for row, column in self._write_element_loops(self.rows):
             T.buffer_store(self.sums, self.nest.block.init.value, [row, column])
+        self._reduce()
+        for row, column in self._write_element_loops(self.rows):
+            results, values = [self.sums[row, column]], self._list_axis_values({}, row, column)
+            write_output([self.nest.block.body], self.nest.last, results, values)
 
-    def reduce(self) -> None:
+    def _reduce(self) -> None:
         """Write the loops over a window: each row of the input is read once for all outputs."""
         nest, windows = self.nest, self.nest.windows
         lengths, dtype = lengths_of(nest.block, spatial=False), nest.index_dtype
         line = self._line()
-        with ExitStack() as loops:
-            steps: dict[int, Expr] = {}
-            sums = self.rows * nest.columns // nest.width
-            is_dynamic = not all(isinstance(length, int) for length in lengths)
-            loop = T.serial if is_dynamic or sums * windows.taps > UNROLLED else T.unroll
-            for axis in range(len(lengths)):
-                if axis not in windows.across:
-                    steps[axis] = loops.enter_context(open_loop(loop, lengths[axis], dtype))
+        sums = self.rows * nest.columns // nest.width
+        is_dynamic = not all(isinstance(length, int) for length in lengths)
+        outer = {n: length for n, length in enumerate(lengths) if n not in windows.across}
+        across = {axis: lengths[axis] for axis in windows.across}
+        loop = T.serial if is_dynamic or sums * windows.taps > UNROLLED else T.unroll
+        with open_loops(loop, outer.values(), dtype) as indices:
+            steps = dict(zip(outer, indices, strict=True))
             if line is not None:
                 self._read(line, steps)
             loop = T.unroll if sums * windows.taps_across <= UNROLLED else T.serial
-            for axis in windows.across:
-                steps[axis] = loops.enter_context(open_loop(loop, lengths[axis], dtype))
-            for row, column in self._write_element_loops(self.rows):
-                value = self._update_sum(line, steps, row, column)
-                T.buffer_store(self.sums, value, [row, column])
-
-    def finish(self) -> None:
-        """Write the outputs."""
-        stores = [self.nest.block.body]
-        for row, column in self._write_element_loops(self.rows):
-            results, values = [self.sums[row, column]], self._list_axis_values({}, row, column)
-            write_output(stores, self.nest.last, results, values)
+            with open_loops(loop, across.values(), dtype) as indices_across:
+                steps |= zip(across, indices_across, strict=True)
+                for row, column in self._write_element_loops(self.rows):
+                    value = self._update_sum(line, steps, row, column)
+                    T.buffer_store(self.sums, value, [row, column])
 
     def _line(self) -> Any:  # noqa: ANN401 - tvm
         """Return a buffer for a row of the input, or None where outputs share no elements."""
         windows, data = self.nest.windows, self._find_input_load()
-        row = self.nest.variables(spatial=True)[-PAIR]
+        row = variables_of(self.nest.block)[-PAIR]
         line_length = (self.rows - 1) * windows.stride + windows.reach
         if sum(count_occurrences(index, row) for index in data.indices) != 1 or line_length <= 1:
             return None
@@ -217,7 +187,7 @@ class OutputTile:
         """Write a row of the input into registers."""
         zero = number_of(0, self.nest.index_dtype)
         steps = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
-        row = self.nest.variables(spatial=True)[-PAIR]
+        row = variables_of(self.nest.block)[-PAIR]
         data = self._find_input_load()
         for place, column in self._write_element_loops(int(line.ty.shape[0])):
             values = self._list_axis_values(steps, zero, column)
@@ -249,7 +219,7 @@ class OutputTile:
         """Return the position in a row of the input that a step of a window reads."""
         zero = number_of(0, self.nest.index_dtype)
         at_start = {**steps, **dict.fromkeys(self.nest.windows.across, zero)}
-        variable = self.nest.variables(spatial=True)[-PAIR]
+        variable = variables_of(self.nest.block)[-PAIR]
         part = next(
             part for part in self._find_input_load().indices if count_occurrences(part, variable)
         )
@@ -289,7 +259,7 @@ class OutputTile:
 
     def _list_axis_values(self, steps: dict[int, Expr], row: Expr, column: Expr) -> Values:
         """Return the values of the axes of the reduction."""
-        spatial, window = (self.nest.variables(spatial=kind) for kind in (True, False))
+        spatial, window = (variables_of(self.nest.block, spatial=kind) for kind in (True, False))
         place = [*self.before, self.row + row, self.column + column]
         return [
             *zip(spatial, place, strict=True),

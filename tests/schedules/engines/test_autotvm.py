@@ -13,9 +13,8 @@ from autopipe.schedules.engines.engine import MeasuredSchedule, Problem
 from autopipe.schedules.engines.knobs import space as space_module
 from autopipe.schedules.engines.knobs.cost_model import CostModel, _to_log_speeds
 from autopipe.schedules.engines.knobs.features import compute_features
-from autopipe.schedules.engines.knobs.fixed_order import FixedOrder
-from autopipe.schedules.engines.knobs.model_guided import ModelGuided
 from autopipe.schedules.engines.knobs.space import Space
+from autopipe.schedules.engines.knobs.tuners import FixedOrder, ModelGuided
 from autopipe.schedules.implementations.implementation import DIRECT
 from autopipe.schedules.policy import Policy
 from autopipe.schedules.replay import replay_schedule

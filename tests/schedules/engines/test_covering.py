@@ -1,8 +1,7 @@
 import pytest
 from tvm import te, topi
 
-from autopipe.schedules.engines.ansor import Ansor
-from autopipe.schedules.engines.covering import has_all_instances
+from autopipe.schedules.engines.ansor import Ansor, has_all_instances
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.primitives import make_schedule
 from tests.schedules.engines.test_static import module_of

@@ -1,27 +1,43 @@
 """Writes an elementwise block as loops over planes, rows and columns, with periods written out.
 
-Template `elementwise` has the reason and an example.
+A block of dynamic sizes is written in vectors along its last axes, as no number of elements in a
+vector divides a dynamic size. Template `elementwise` has the reasons, and examples.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import tvm
 from tvm import tirx
 from tvm.ir import Expr
-from tvm.s_tir import SBlock, Schedule
+from tvm.s_tir import SBlock, Schedule, ScheduleError
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.find_nodes import list_loads
-from autopipe.schedules.analysis.blocks import number_of
-from autopipe.schedules.analysis.expressions import open_loop, replace_variables
+from autopipe.compiler.dynamic_sizes.kernel_sizes import DynamicSizes
+from autopipe.schedules.analysis.blocks import (
+    Extent,
+    is_large_enough,
+    lengths_of,
+    number_of,
+    product_of,
+)
+from autopipe.schedules.analysis.expressions import (
+    open_loop,
+    open_loops,
+    replace_variables,
+    unravel_index,
+    write_branches,
+    write_element_loops,
+)
 from autopipe.schedules.analysis.movement import AxisPiece, Movement, inline_into_last
-from autopipe.schedules.analysis.periods import LONGEST, find_period
-from autopipe.schedules.loop_writer import job_loop
-from autopipe.schedules.parallel_work import JOBS
+from autopipe.schedules.analysis.simple_indices import LONGEST, find_period
+from autopipe.schedules.loop_writer import job_loop, list_read_buffers, write_store
+from autopipe.schedules.parallel_work import ELEMENTS, JOBS
 
 _MAX_PERIOD_OUTPUTS: Final = 16
 """Most outputs of a period of rows and columns: code has to be compiled, and read."""
@@ -70,11 +86,8 @@ class PlaneNest:
         *planes, rows, _ = self._extents
         turns = -(-rows // self._periods[0])
         job_extents = planes if math.prod(planes) >= JOBS else [*planes, turns]
-        name, read = (
-            f"{self._block.name_hint}_nest",
-            [one.source for one in list_loads(self._value)],
-        )
-        buffers = read, [self._block.body.buffer]
+        name = f"{self._block.name_hint}_nest"
+        buffers = list_read_buffers([self._value]), [self._block.body.buffer]
         with (
             IRBuilder() as builder,
             job_loop(name, job_extents, self._dtype, buffers, parallel=self._parallel) as place,
@@ -125,3 +138,72 @@ class PlaneNest:
     def _bind_range(self, var: Expr, extent: int) -> None:
         if isinstance(var, tirx.Var):
             self._known.bind(var, tvm.ir.Range(0, number_of(extent, self._dtype)))
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRows:
+    """Writes the loops around the only statement of a function."""
+
+    block: SBlock
+    movement: Movement
+    """At specialized sizes."""
+    width: int
+    """Elements of a vector."""
+    known: DynamicSizes | None
+
+    def write(self) -> tirx.Stmt:
+        """Return the loops. Raises ScheduleError where a condition divides a dynamic axis."""
+        with IRBuilder() as builder:
+            for parallel in write_branches(is_large_enough(self._lengths, ELEMENTS, self.known)):
+                self._write_rows(parallel=parallel)
+        return builder.get()
+
+    @property
+    def _lengths(self) -> tuple[Extent, ...]:
+        return lengths_of(self.block)
+
+    def _write_rows(self, *, parallel: bool) -> None:
+        """Write vectors along the last axes, inside of loops over the first ones."""
+        lengths, first = self._lengths, len(self._lengths) - self._count_fused_axes()
+        parts: tuple[Extent, ...] = self.movement.parts
+        if parts and not isinstance(lengths[-1], int):
+            raise ScheduleError("a condition divides a dynamic axis")
+        with self._write_outer_loops(lengths[:first], parallel=parallel) as outer:
+            start: Extent = 0
+            for part in parts or (product_of(lengths[first:]),):
+                for element in write_element_loops(part, self.width, self._dtype):
+                    index = [*outer, *unravel_index(lengths[first:], start + element)]
+                    axes = [axis.var for axis in self.block.iter_vars]
+                    write_store(self.block.body, list(zip(axes, index, strict=True)))
+                start += part
+
+    @contextmanager
+    def _write_outer_loops(
+        self, lengths: Sequence[Extent], *, parallel: bool
+    ) -> Iterator[list[Expr]]:
+        """Write loops over the first axes, which threads share until they are enough."""
+        shared_count = 0
+        while (
+            shared_count < len(lengths) and math.prod(self.movement.extents[:shared_count]) < JOBS
+        ):
+            shared_count += 1
+        name, store = self.block.name_hint, self.block.body
+        buffers = list_read_buffers([store.value]), [store.buffer]
+        with (
+            job_loop(
+                name, lengths[:shared_count], self._dtype, buffers, parallel=parallel
+            ) as index,
+            open_loops(T.serial, lengths[shared_count:], self._dtype) as inner,
+        ):
+            yield [*index, *inner]
+
+    def _count_fused_axes(self) -> int:
+        """Return how many last axes are written as one: only the first of them may be dynamic."""
+        tail, movement = 1, self.movement
+        while not movement.parts and tail < movement.tail and isinstance(self._lengths[-tail], int):
+            tail += 1
+        return tail
+
+    @property
+    def _dtype(self) -> str:
+        return str(self.block.iter_vars[0].var.ty.dtype)

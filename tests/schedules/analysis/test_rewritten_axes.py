@@ -4,7 +4,7 @@ import tvm
 from tvm import te, topi
 
 from autopipe.measure.check import checked
-from autopipe.schedules.flat import collapse_last_axes
+from autopipe.schedules.analysis.rewritten_axes import collapse_last_axes
 from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates import elementwise
 from autopipe.schedules.templates.elementwise import ELEMENTWISE

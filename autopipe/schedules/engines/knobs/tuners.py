@@ -1,13 +1,14 @@
-"""The tuner `model`: a learned cost model chooses the settings that are measured.
+"""Tuners decide in which order the settings of a template are tried: `model`, `random` or `grid`.
 
-The first settings are the template's own guesses. They are followed by settings that are far from
-each other or, if the model has learned from other tasks, by its best predictions. After that the
-model's best predictions are measured, and a few random settings.
+With `model`, a learned cost model chooses. The first settings are the template's own guesses. They
+are followed by settings that are far from each other or, if the model has learned from other tasks,
+by its best predictions. After that the model's best predictions are measured, and a few random
+settings.
 """
 
 import random
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,36 @@ the filled setting."""
 
 _POOL: Final = 256
 """Random settings among which distant ones are selected."""
+
+
+class Tuner(Protocol):
+    """Chooses settings of one space."""
+
+    def choose(self, count: int, seen: Collection[int]) -> list[int]:
+        """Choose `count` settings that are not in `seen`, or all that are left."""
+
+    def learn(self, seconds: Mapping[int, float]) -> None:
+        """Learn the measured seconds of settings; infinite for a setting that failed."""
+
+
+class FixedOrder:
+    """Goes through all settings in an order that measurements do not change: `grid`, `random`."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        """Begin with the first of the indices."""
+        self._order = order
+
+    @classmethod
+    def shuffled(cls, size: int, seed: int) -> "FixedOrder":
+        """Shuffle the indices of `size` settings."""
+        return cls(random.Random(seed).sample(range(size), size))  # noqa: S311 - no secret
+
+    def choose(self, count: int, seen: Collection[int]) -> list[int]:
+        """Return the next settings."""
+        return [index for index in self._order if index not in seen][:count]
+
+    def learn(self, seconds: Mapping[int, float]) -> None:
+        """Learn nothing."""
 
 
 class ModelGuided:
