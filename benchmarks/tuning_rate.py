@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -167,9 +168,10 @@ def _measure(name: str, tasks: Path, options: argparse.Namespace) -> tuple[dict[
             [sys.executable, "-P", __file__, *arguments, "--trials", str(options.trials)],
             env=environment, stdout=subprocess.DEVNULL, start_new_session=True,
         ) as process:  # fmt: skip
+            before = _count_ended_cpu()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(options.seconds)
-            cpu = _count_cpu(process.pid)
+            cpu = _count_cpu(process.pid) or _count_ended_cpu() - before
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         try:
@@ -190,6 +192,12 @@ def _count_cpu(pid: int) -> float:
             with suppress(psutil.NoSuchProcess):  # its parent counts it by now
                 seconds += sum(one.cpu_times()[:4])
     return seconds
+
+
+def _count_ended_cpu() -> float:
+    """Return the CPU seconds of all processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _curve(tasks: Path, work: Path, steps: list[dict[str, float]]) -> Curve:

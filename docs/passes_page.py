@@ -29,9 +29,9 @@ memory is planned.
 """
 
 _TVM: Final = """
-Then TVM's own list `s_tir` follows, from `CanonicalizeLoop` to `BF16StorageLegalize`. Where a size
-is dynamic, `CommonSubexprElim` and `RemoveNoOp` are left out: they take longest there, and LLVM
-does their work.
+Then TVM's own list `s_tir` follows, from `CanonicalizeLoop` to `BF16StorageLegalize`, without
+`RemoveNoOp`: LLVM does its work in less time. Where a size is dynamic, `CommonSubexprElim` is left
+out, too, as it takes longest there.
 """
 
 _LLVM: Final = """

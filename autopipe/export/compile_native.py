@@ -17,7 +17,7 @@ from autopipe.processes.variables import select_variables
 SOURCES: Final = Path(__file__).parent / "native"
 _LIBRARY: Final = (
     "error.c", "files.c", "sha256.c", "processor.c", "description.c", "runtime.c", "tvm.c",
-    "instance.c", "loaded.c", "model.c",
+    "limit.c", "instance.c", "loaded.c", "model.c",
 )  # fmt: skip
 _PROGRAM: Final = ("run.c", "npy.c", "self_test.c", "bench.c")
 _OPTIONS: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-g0")

@@ -17,7 +17,6 @@ from autopipe.config.numerics import Numerics
 from autopipe.config.paths import locate_model_file
 from autopipe.config.problem import format_first_error
 from autopipe.errors import ConfigError, PackageError
-from autopipe.formats import FORMATS
 from autopipe.packaging.manifest import Needs
 from autopipe.packaging.provenance import Source, Statement
 from autopipe.verification import reference
@@ -108,6 +107,7 @@ def _choose_reference(needs: Needs, import_folder: Path, work: Path) -> Oracle:
 
 def _import_model(manifest: Statement, path: str, out: Path) -> None:
     """Write the model of a package as the artifact of *import*."""
+    from autopipe.compiler.frontends.loaders import LOADERS
     from autopipe.compiler.frontends.write_imported import write_imported
 
     definition = manifest.predicate.build_definition
@@ -126,10 +126,9 @@ def _import_model(manifest: Statement, path: str, out: Path) -> None:
     except (ValidationError, KeyError, TypeError) as error:
         reason = format_first_error(error) if isinstance(error, ValidationError) else f"no {error}"
         raise PackageError(f"the manifest does not describe the model: {reason}") from None
-    loaded_model = FORMATS[model.format].load(
-        _find_model(path), inputs=model.inputs, dimensions=model.dimensions,
-        weights=model.weights, sha256=None,
-    )  # fmt: skip
+    loaded_model = LOADERS[model.format](
+        _find_model(path), model.inputs, model.weights, None, model.dimensions
+    )
     sources = [used for used in definition.resolved_dependencies if isinstance(used, Source)]
     if [source.digest.sha256 for source in sources] != [loaded_model.source_sha256]:
         raise ConfigError(f"--model {path}: not the model of the package, by its SHA-256")

@@ -44,6 +44,8 @@ class Turn:
         self._waiting = waiting
         self.left: Callable[[], float] = lambda: math.inf
         """Returns the remaining seconds of the run, including its waits."""
+        self.settle: Callable[[], None] = lambda: None
+        """Called before each turn: waits until the rest of the run leaves the machine idle."""
         self._path = _find_lock_path()
         self._told = False
         self._passed = ""
@@ -54,6 +56,7 @@ class Turn:
 
         Raises TurnTimeout where the time budget of this run ends before.
         """
+        self.settle()
         with ExitStack() as stack:
             if self._path is not None:
                 self._wait_for_lock(stack, self._path)

@@ -70,6 +70,7 @@ class ImportStage(Stage, frozen=True):
 
     def run(self, ctx: Context) -> str:
         """Write the module, the weights, and the model as reference runtimes run it."""
+        from autopipe.compiler.frontends.loaders import LOADERS
         from autopipe.compiler.frontends.write_imported import write_imported
         from autopipe.host.memory import keep_freed_memory
 
@@ -77,10 +78,9 @@ class ImportStage(Stage, frozen=True):
         watch = Watch(self.name, ctx.emit)
         watch.begin(f"converting {self.path.name}")
         with show_passes(ctx, self.name):
-            model = FORMATS[self.format].load(
-                self.path, inputs=self.inputs, dimensions=self.dimensions, weights=self.weights,
-                sha256=self.sha256,
-            )  # fmt: skip
+            model = LOADERS[self.format](
+                self.path, self.inputs, self.weights, self.sha256, self.dimensions
+            )
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         watch.begin(f"writing {len(model.weights)} arrays of weights")
@@ -91,7 +91,7 @@ class ImportStage(Stage, frozen=True):
 
     def sources(self) -> Mapping[str, Path]:
         """Return the model file and its external data."""
-        return FORMATS[self.format].files(self.path)
+        return FORMATS[self.format].list_files(self.path)
 
     def unkeyed(self) -> frozenset[str]:
         """Exclude the path, as the content is the key, and dimensions if all shapes are static."""

@@ -43,7 +43,7 @@ def tune_tasks(plan: TuningPlan, ctx: Context) -> str:
         measure_seeds(setup.open_trials(states), checks.maker)
         progress = setup.report_progress(states)
         trials = setup.open_trials(states, progress)
-        end_reason = run_search(trials, plan=plan, checks=checks, progress=progress, worth=worth)
+        end_reason = run_search(trials, setup, progress=progress, worth=worth)
         price = plan.tuning.library_price
         leave_out_libraries(states, journal=journal, price=price, emit=setup.emit)
         families = find_families(tasks.dynamic, states)

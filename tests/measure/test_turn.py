@@ -65,6 +65,14 @@ def test_a_run_waits_for_its_turn_and_says_once_for_whom(tmp_path):
         assert said == [f"waiting for process {process.pid}, which is timing on this machine"]
 
 
+def test_a_turn_begins_when_the_rest_of_the_run_has_settled(tmp_path):
+    ours, order = Turn(pytest.fail), list[str]()
+    ours.settle = lambda: order.append("settled")
+    with ours.taken():
+        order.append("taken")
+    assert order == ["settled", "taken"]
+
+
 @pytest.mark.fault("D17", "G13")
 def test_one_that_is_stopped_is_passed_and_named(tmp_path):
     said = list[str]()

@@ -24,15 +24,11 @@ TASKS = sorted((FOLDER / "tasks").glob("*.yaml"))
 
 
 def imported(file):
-    from autopipe.formats import FORMATS
+    from autopipe.compiler.frontends.loaders import LOADERS
 
     stage = ImportStage.of(load(file), FOLDER)
-    return FORMATS[stage.format].load(
-        stage.path,
-        inputs=stage.inputs,
-        weights=stage.weights,
-        sha256=stage.sha256,
-        dimensions=stage.dimensions,
+    return LOADERS[stage.format](
+        stage.path, stage.inputs, stage.weights, stage.sha256, stage.dimensions
     )
 
 

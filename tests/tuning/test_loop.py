@@ -265,6 +265,24 @@ def test_the_next_task_proposes_while_others_are_measured(journal):
     assert max(trials(tasks)) - min(trials(tasks)) <= 4
 
 
+def test_on_one_machine_the_next_task_proposes_before_the_first_is_measured(journal):
+    events = []
+
+    class Noting(Proposals):
+        def begin(self, state, by, count):
+            events.append(("proposes", state.task.index))
+
+    class Alone(Stopwatch):
+        def measure(self, candidates, best=math.inf, *, same_task=True, until=math.inf):
+            events.append(("is measured", len(candidates)))
+            yield from super().measure(candidates, best)
+
+    tuner(journal, states(2), {"trials": 64}, measurer=Alone(), searcher=Noting()).run()
+    assert events[:4] == [
+        ("proposes", 0), ("proposes", 1), ("is measured", 4), ("proposes", 0)
+    ]  # fmt: skip
+
+
 def test_a_small_budget_is_not_all_in_flight_at_a_time(journal):
     measurer = Several()
     tuner(journal, states(3), {"trials": 30}, measurer=measurer).run()

@@ -80,6 +80,17 @@ def test_proposals_go_on_where_the_last_ones_ended(searcher):
     assert searcher.propose(TASKS[0], TOY, 2) == ["2", "3"]
 
 
+def test_nothing_is_busy_once_all_searches_have_answered(searcher):
+    searcher.begin(TASKS[0], TOY, 2)
+    searcher.begin(TASKS[3], TOY, 2)
+    searcher.wait_until_idle()
+    assert [process.link for process in searcher._processes] == [None]
+    assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"]
+    with pytest.raises(Failed, match="killed by SIGKILL"):
+        searcher.propose(TASKS[3], TOY, 2)
+    assert searcher.propose(TASKS[0], TOY, 2) == ["0", "1"], "it begins again in the next process"
+
+
 def test_an_engine_without_a_design_space_says_so(searcher):
     assert searcher.propose(TASKS[1], TOY, 2) is None
 
@@ -141,8 +152,9 @@ def test_results_that_a_search_chokes_on_once_are_told_again(searcher):
     assert searcher.propose(TASKS[6], TOY, 1) == ["0"]
     searcher.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
     assert searcher.propose(TASKS[6], TOY, 1) == ["0"], "it has begun again"
+    searcher.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
     with pytest.raises(Failed, match="ValueError: nothing learned"):
-        searcher.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
+        searcher.propose(TASKS[6], TOY, 1)
 
 
 def test_tasks_of_two_processes_propose_at_a_time_and_one_that_crashes_costs_no_other(measured):
@@ -161,18 +173,6 @@ def test_tasks_of_two_processes_propose_at_a_time_and_one_that_crashes_costs_no_
     assert found.propose(other, TOY, 1) == ["4"], "it has not begun again"
     measured.append(MeasuredSchedule("0", 1.0))
     assert found.propose(TASKS[7], TOY, 1) == ["1"], "it is in the process that crashed"
-    found.close()
-
-
-def test_what_a_search_chokes_on_is_found_out_with_the_next_proposal(measured):
-    found = Searcher({"toy": Engine}, PROBLEMS, lambda *_: measured, process_count=2)
-    for first in (True, False):
-        assert found.propose(TASKS[6], TOY, 1) == ["0"]
-        found.learn(TASKS[6], TOY, [MeasuredSchedule("0", 1.0)])
-        found.begin(TASKS[6], TOY, 1)
-        if not first:
-            with pytest.raises(Failed, match="ValueError: nothing learned"):
-                found.propose(TASKS[6], TOY, 1)
     found.close()
 
 

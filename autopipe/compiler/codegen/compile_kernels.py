@@ -40,13 +40,16 @@ DYNAMIC: Final = "autopipe.dynamic"
 APART: Final = "autopipe.apart"
 """The pass list of an executable whose kernels are compiled apart: it has none of them."""
 
-SKIPPED_DYNAMIC: Final = ("tirx.CommonSubexprElim", "tirx.RemoveNoOp")
-"""TVM's passes that do not run on kernels of dynamic shapes, since LLVM does their work.
+SKIPPED: Final = ("tirx.RemoveNoOp",)
+"""TVM's passes that do not run, since LLVM does their work: it makes the same code in less time."""
 
-They simplify and compare each index, of which dynamic sizes make long expressions. TVM knows no
-bound of a common subexpression that it has named, so that it divides it for all combinations of
-signs: without names such kernels are smaller. `s_tir.StmtSimplify` takes time, too, but without it
-some kernels run slower.
+SKIPPED_DYNAMIC: Final = (*SKIPPED, "tirx.CommonSubexprElim")
+"""TVM's passes that do not run on kernels of dynamic shapes.
+
+These compare each index, of which dynamic sizes make long expressions. TVM knows no bound of a
+common subexpression that it has named, so that it divides it for all combinations of signs: without
+names such kernels are smaller. `s_tir.StmtSimplify` takes time, too, but without it some kernels
+run slower.
 """
 
 
@@ -119,7 +122,7 @@ def _choose_pipeline(kernels: tvm.IRModule | tvm.tirx.PrimFunc) -> str:
 def make_kernel_pipeline(
     kernel_passes: Sequence[KernelPass],
     host_passes: Sequence[KernelPass],
-    skipped_passes: Collection[str] = (),
+    skipped_passes: Collection[str] = SKIPPED,
 ) -> tuple[object, Callable[[], object], object]:
     """Return TVM's passes for kernels, host code and device code, with ours before them.
 
@@ -129,7 +132,7 @@ def make_kernel_pipeline(
     ours = [kernel_pass.to_tvm() for kernel_pass in kernel_passes]
     last = [host_pass.to_tvm() for host_pass in host_passes]
     sequence = tvm.transform.Sequential
-    kernels = _skip_passes(kernels, skipped_passes) if skipped_passes else kernels
+    kernels = _skip_passes(kernels, skipped_passes)
     return sequence([*ours, kernels]), lambda: sequence([*last, host()]), device
 
 

@@ -1,5 +1,4 @@
-/* Instances: working memory, and the thread that runs calls where they take more than one. */
-#include "loaded.h"
+#include "instance.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +26,12 @@ static autopipe_status prepare_weights(instance *on, int place, TVMFFIAny *store
 }
 
 /* Puts the weights of a library behind its inputs; the first instance prepares them for all. */
-static autopipe_status set_weights(loaded *of, instance *on, int place, TVMFFIAny *arguments) {
+static autopipe_status set_weights(model_parts *of, instance *on, int place, int is_first, TVMFFIAny *arguments) {
   const library *takes = &of->about.libraries[place];
   TVMFFIAny *prepared = &of->prepared[place];
   autopipe_status status = AUTOPIPE_OK;
   for (size_t i = 0; i < takes->weight_count; i++) arguments[i] = as_argument(of->weights[takes->weights[i]]);
-  if (on == of->instances) status = prepare_weights(on, place, arguments, (int)takes->weight_count, prepared);
+  if (is_first) status = prepare_weights(on, place, arguments, (int)takes->weight_count, prepared);
   if (status || prepared->type_index == kTVMFFINone) return status;
   size_t count = 0;
   const TVMFFIAny *items = array_items(prepared, &count);
@@ -62,7 +61,7 @@ static autopipe_status set_stop(instance *on, int place, int wanted) {
   return status;
 }
 
-static autopipe_status prepare_library(loaded *of, instance *on, int place) {
+static autopipe_status prepare_library(model_parts *of, instance *on, int place, int is_first) {
   const library *takes = &of->about.libraries[place];
   size_t first = (size_t)of->about.input_count + (of->about.dimension_count > 0);
   on->arguments[place] = calloc(first + takes->weight_count + (size_t)of->about.output_count + 1, sizeof(TVMFFIAny));
@@ -71,10 +70,10 @@ static autopipe_status prepare_library(loaded *of, instance *on, int place) {
   if (!status) status = get_function(on->machines[place], "main", &on->mains[place]);
   if (!status && !on->mains[place]) status = fail(AUTOPIPE_INVALID_FILE, "%s has no main", takes->file);
   if (!status) status = get_function(on->machines[place], "main_into", &on->mains_into[place]);
-  return status ? status : set_weights(of, on, place, on->arguments[place] + first);
+  return status ? status : set_weights(of, on, place, is_first, on->arguments[place] + first);
 }
 
-static size_t bytes_of_input(const loaded *of, int place, const int64_t *sizes) {
+static size_t bytes_of_input(const model_parts *of, int place, const int64_t *sizes) {
   const port *about = &of->about.inputs[place];
   size_t bytes = autopipe_dtype_bytes(about->dtype);
   for (int axis = 0; axis < about->rank; axis++) bytes *= (size_t)size_at(&about->extents[axis], sizes);
@@ -97,7 +96,7 @@ static void *aligned_input(instance *on, int place, const autopipe_tensor *given
 }
 
 static autopipe_status fill_inputs(instance *on, const job *work, TVMFFIAny *arguments) {
-  loaded *of = on->of;
+  const model_parts *of = on->of;
   for (int i = 0; i < of->about.input_count; i++) {
     const port *about = &of->about.inputs[i];
     int64_t shape[AUTOPIPE_MAX_RANK];
@@ -123,7 +122,7 @@ static autopipe_status fill_inputs(instance *on, const job *work, TVMFFIAny *arg
 }
 
 /* Has kernels write to the outputs of the caller, whose shapes are fixed. */
-static autopipe_status fill_outputs(const loaded *of, const job *work, TVMFFIAny *arguments) {
+static autopipe_status fill_outputs(const model_parts *of, const job *work, TVMFFIAny *arguments) {
   for (int i = 0; i < of->about.output_count; i++) {
     const port *about = &of->about.outputs[i];
     int64_t shape[AUTOPIPE_MAX_RANK];
@@ -153,7 +152,7 @@ static int is_stated(const port *about, const DLTensor *result) {
 }
 
 static autopipe_status take_result(const instance *on, const job *work, int place, TVMFFIObject *tensor, TVMFFIObject **out) {
-  const loaded *of = on->of;
+  const model_parts *of = on->of;
   const port *about = &of->about.outputs[place];
   if (!is_stated(about, tensor_of(tensor))) return fail(AUTOPIPE_FAILED, "output %s has another dtype or shape than model.txt states", about->name);
   int count = of->about.input_count + (of->about.dimension_count > 0) + (int)of->about.libraries[work->library].weight_count;
@@ -178,7 +177,7 @@ static autopipe_status take_results(const instance *on, job *work, const TVMFFIA
 
 /* Runs in the thread whose pool the kernels use. */
 static void execute(instance *on, job *work) {
-  loaded *of = on->of;
+  const model_parts *of = on->of;
   TVMFFIAny *arguments = on->arguments[work->library];
   TVMFFIObject *function = on->mains[work->library];
   int filled = of->about.input_count + (of->about.dimension_count > 0);
@@ -270,10 +269,10 @@ void run_on(instance *on, job *work) {
   }
 }
 
-autopipe_status start_instance(loaded *of, instance *on) {
+autopipe_status start_instance(model_parts *of, instance *on, int is_first) {
   on->of = of;
   for (int i = 0; i < of->about.library_count; i++) {
-    autopipe_status status = prepare_library(of, on, i);
+    autopipe_status status = prepare_library(of, on, i, is_first);
     if (status) return status;
   }
   if (tvm.FunctionCreate(on, stop_late, NULL, (TVMFFIObjectHandle *)&on->stop_late))
@@ -292,8 +291,9 @@ static void stop_thread(instance *on) {
   pthread_mutex_destroy(&on->lock);
 }
 
-void stop_instance(loaded *of, instance *on) {
-  if (!on->of) return;
+void stop_instance(instance *on) {
+  const model_parts *of = on->of;
+  if (!of) return;
   if (on->has_thread && on->process == getpid()) stop_thread(on);
   for (int i = 0; i < of->about.library_count; i++) {
     release_object(on->mains[i]);

@@ -49,11 +49,11 @@ static autopipe_status copy_weights(loaded *of) {
 }
 
 static autopipe_status share_weights(loaded *of, const char *base) {
-  of->weights = calloc(of->about.weight_count + 1, sizeof *of->weights);
-  if (!of->weights) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a list of weights");
-  for (size_t i = 0; i < of->about.weight_count; i++) {
-    const weight *one = &of->about.weights[i];
-    autopipe_status status = share_tensor((void *)(base + one->offset), one->dtype, one->rank, one->shape, &of->weights[i]);
+  of->parts.weights = calloc(of->parts.about.weight_count + 1, sizeof *of->parts.weights);
+  if (!of->parts.weights) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for a list of weights");
+  for (size_t i = 0; i < of->parts.about.weight_count; i++) {
+    const weight *one = &of->parts.about.weights[i];
+    autopipe_status status = share_tensor((void *)(base + one->offset), one->dtype, one->rank, one->shape, &of->parts.weights[i]);
     if (status) return status;
   }
   return AUTOPIPE_OK;
@@ -73,26 +73,26 @@ static autopipe_status load_weights(loaded *of, int copies) {
 static autopipe_status load_libraries(loaded *of, const char *folder) {
   char path[4096];
   autopipe_status status = check_libraries(folder);
-  for (int i = 0; i < of->about.library_count && !status; i++) {
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, of->about.libraries[i].file) >= sizeof path)
+  for (int i = 0; i < of->parts.about.library_count && !status; i++) {
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, of->parts.about.libraries[i].file) >= sizeof path)
       return fail(AUTOPIPE_INVALID_ARGUMENT, "the path of the folder is too long");
-    status = check_library(folder, of->about.libraries[i].file);
-    if (!status) status = load_library(path, &of->libraries[i]);
+    status = check_library(folder, of->parts.about.libraries[i].file);
+    if (!status) status = load_library(path, &of->parts.libraries[i]);
   }
   return status;
 }
 
 void unload(loaded *of) {
   if (!of) return;
-  for (int i = 0; of->instances && i < of->instance_count; i++) stop_instance(of, &of->instances[i]);
-  for (int i = 0; i < of->about.library_count; i++) release_any(&of->prepared[i]);
-  for (size_t i = 0; of->weights && i < of->about.weight_count; i++) release_object(of->weights[i]);
-  for (int i = 0; i < of->about.library_count; i++) release_object(of->libraries[i]);
+  for (int i = 0; of->instances && i < of->instance_count; i++) stop_instance(&of->instances[i]);
+  for (int i = 0; i < of->parts.about.library_count; i++) release_any(&of->parts.prepared[i]);
+  for (size_t i = 0; of->parts.weights && i < of->parts.about.weight_count; i++) release_object(of->parts.weights[i]);
+  for (int i = 0; i < of->parts.about.library_count; i++) release_object(of->parts.libraries[i]);
   if (of->weights_copy) munmap(of->weights_copy, of->weights_copy_bytes);
   unmap_file(&of->weights_file);
-  free(of->weights);
+  free(of->parts.weights);
   free(of->instances);
-  free_description(&of->about);
+  free_description(&of->parts.about);
   pthread_cond_destroy(&of->freed);
   pthread_cond_destroy(&of->turned);
   pthread_mutex_destroy(&of->lock);
@@ -102,12 +102,12 @@ void unload(loaded *of) {
 static autopipe_status start_instances(loaded *of, const autopipe_options *options) {
   of->instance_count = options->instances ? options->instances : 1;
   int cores = allowed_cores(), share = options->threads ? cores : cores / of->instance_count;
-  int wanted = options->threads ? options->threads : of->about.threads;
-  of->threads = wanted < share ? wanted : share > 1 ? share : 1;
+  int wanted = options->threads ? options->threads : of->parts.about.threads;
+  of->parts.threads = wanted < share ? wanted : share > 1 ? share : 1;
   of->instances = calloc((size_t)of->instance_count, sizeof *of->instances);
   if (!of->instances) return fail(AUTOPIPE_OUT_OF_MEMORY, "no memory for %d instances", of->instance_count);
   for (int i = 0; i < of->instance_count; i++) {
-    autopipe_status status = start_instance(of, &of->instances[i]);
+    autopipe_status status = start_instance(&of->parts, &of->instances[i], i == 0);
     if (status) return status;
   }
   return AUTOPIPE_OK;
@@ -135,9 +135,9 @@ static autopipe_status choose_description(loaded *of, const char *folder) {
   autopipe_status status = AUTOPIPE_UNSUPPORTED;
   for (int place = MAX_VARIANTS; place >= 0 && status == AUTOPIPE_UNSUPPORTED; place--) {
     if (place && !has_description(folder, place)) continue;
-    free_description(&of->about);
-    status = read_description(folder, place, of->weights_file.size, &of->about);
-    if (!status) status = check_processor(&of->about);
+    free_description(&of->parts.about);
+    status = read_description(folder, place, of->weights_file.size, &of->parts.about);
+    if (!status) status = check_processor(&of->parts.about);
   }
   return status;
 }
@@ -245,7 +245,7 @@ static autopipe_status take_instance(loaded *of, const call_limit *limit, instan
 
 /* Whether a call is at sizes that no call was at lately. */
 static int note_sizes(loaded *of, const int64_t *sizes) {
-  size_t bytes = (size_t)of->about.dimension_count * sizeof *sizes;
+  size_t bytes = (size_t)of->parts.about.dimension_count * sizeof *sizes;
   for (int i = 0; i < RECENT; i++)
     if (!memcmp(of->recent[i], sizes, bytes)) return 0;
   memcpy(of->recent[of->next_recent++ % RECENT], sizes, bytes);
@@ -277,7 +277,7 @@ autopipe_status run_job(loaded *of, job *work) {
   autopipe_status status = take_instance(of, &work->limit, &on);
   if (status) return status;
   pthread_mutex_lock(&of->lock);
-  if (of->about.dimension_count && note_sizes(of, work->sizes)) give_memory_back(of);
+  if (of->parts.about.dimension_count && note_sizes(of, work->sizes)) give_memory_back(of);
   pthread_mutex_unlock(&of->lock);
   run_on(on, work);
   pthread_mutex_lock(&of->lock);

@@ -117,7 +117,7 @@ autopipe_status autopipe_close(autopipe_model handle) {
 autopipe_status autopipe_concurrency(autopipe_model handle, int *threads, int *instances) {
   opened *model = borrow(handle);
   if (!model) return AUTOPIPE_INVALID_HANDLE;
-  if (threads) *threads = model->of->threads;
+  if (threads) *threads = model->of->parts.threads;
   if (instances) *instances = model->of->instance_count;
   return give_back(model, AUTOPIPE_OK);
 }
@@ -126,13 +126,13 @@ autopipe_status autopipe_processor(autopipe_model handle, const char **name) {
   opened *model = borrow(handle);
   if (!model) return AUTOPIPE_INVALID_HANDLE;
   if (!name) return give_back(model, fail(AUTOPIPE_INVALID_ARGUMENT, "name is NULL"));
-  *name = model->of->about.processor;
+  *name = model->of->parts.about.processor;
   return give_back(model, AUTOPIPE_OK);
 }
 
 /* The place of a port of a handle, which does not count states; -1 for none. */
 static int place_of(const opened *model, int is_output, size_t index) {
-  int count = is_output ? model->of->about.output_count : model->of->about.input_count;
+  int count = is_output ? model->of->parts.about.output_count : model->of->parts.about.input_count;
   for (int i = 0; i < count; i++) {
     int is_state = is_output ? model->is_state_output[i] : model->outputs_of_states[i] >= 0;
     if (!is_state && !index--) return i;
@@ -171,12 +171,12 @@ static autopipe_status describe_port(autopipe_model handle, int is_output, size_
   if (!model) return AUTOPIPE_INVALID_HANDLE;
   int place = out ? place_of(model, is_output, index) : -1;
   if (place < 0) return give_back(model, fail(AUTOPIPE_INVALID_ARGUMENT, "there is no %s %zu", is_output ? "output" : "input", index));
-  const port *of = is_output ? &model->of->about.outputs[place] : &model->of->about.inputs[place];
+  const port *of = is_output ? &model->of->parts.about.outputs[place] : &model->of->parts.about.inputs[place];
   memset(out, 0, sizeof *out);
   out->name = of->name, out->dtype = of->dtype, out->rank = of->rank;
   for (int axis = 0; axis < of->rank; axis++) {
     out->shape[axis] = of->is_dynamic[axis] ? -1 : of->extents[axis].constant;
-    describe_axis(&model->of->about, &of->extents[axis], out, axis);
+    describe_axis(&model->of->parts.about, &of->extents[axis], out, axis);
   }
   return give_back(model, AUTOPIPE_OK);
 }
@@ -235,7 +235,7 @@ static autopipe_status check_shape(const port *of, const autopipe_tensor *given,
 }
 
 static autopipe_status place_inputs(const opened *model, const autopipe_tensor *inputs, size_t count, job *work) {
-  const description *about = &model->of->about;
+  const description *about = &model->of->parts.about;
   for (size_t i = 0; i < count; i++) {
     int place = find_port(about->inputs, about->input_count, inputs[i].name);
     if (place < 0 || model->outputs_of_states[place] >= 0)
@@ -262,7 +262,7 @@ static int choose_library(const description *about, const int64_t *sizes) {
 }
 
 static autopipe_status place_outputs(const opened *model, const autopipe_tensor *outputs, size_t count, job *work) {
-  const description *about = &model->of->about;
+  const description *about = &model->of->parts.about;
   for (size_t i = 0; i < count; i++) {
     int place = find_port(about->outputs, about->output_count, outputs[i].name);
     if (place < 0 || model->is_state_output[place])
@@ -298,7 +298,7 @@ static int is_destination(const description *about, const job *work, int place) 
 /* A call that may end early leaves outputs as they were, and a stream keeps some: these are copied. */
 static int is_direct(const opened *model, const job *work) {
   int direct = model->of->instances->mains_into[work->library] && !model->is_stream && work->limit.milliseconds == AUTOPIPE_NO_LIMIT;
-  for (int i = 0; i < model->of->about.output_count && direct; i++) direct = is_destination(&model->of->about, work, i);
+  for (int i = 0; i < model->of->parts.about.output_count && direct; i++) direct = is_destination(&model->of->parts.about, work, i);
   return direct;
 }
 
@@ -321,7 +321,7 @@ static autopipe_status deliver(TVMFFIObject *result, autopipe_tensor *out, const
 }
 
 static void keep_states(opened *model, job *work) {
-  for (int i = 0; i < model->of->about.input_count; i++) {
+  for (int i = 0; i < model->of->parts.about.input_count; i++) {
     int place = model->outputs_of_states[i];
     if (place < 0) continue;
     release_object(model->states[i]);
@@ -339,7 +339,7 @@ static autopipe_status run_in_turn(opened *model, job *work) {
 }
 
 static autopipe_status run_checked(opened *model, job *work, autopipe_tensor *outputs, size_t count) {
-  const description *about = &model->of->about;
+  const description *about = &model->of->parts.about;
   autopipe_status status = run_in_turn(model, work);
   size_t done = 0;
   for (; done < count && !status; done++) {
@@ -363,7 +363,7 @@ autopipe_status autopipe_run(autopipe_model handle, const autopipe_tensor *input
   if (!status) status = place_outputs(model, outputs, output_count, &work);
   if (!status) {
     work.is_direct = is_direct(model, &work);
-    work.library = choose_library(&model->of->about, work.sizes);
+    work.library = choose_library(&model->of->parts.about, work.sizes);
     status = run_checked(model, &work, outputs, output_count);
   }
   return give_back(model, status);
@@ -385,7 +385,7 @@ void autopipe_release(autopipe_tensor *output) {
 }
 
 static autopipe_status bind_state(opened *stream, const autopipe_state *state) {
-  const description *about = &stream->of->about;
+  const description *about = &stream->of->parts.about;
   int input = find_port(about->inputs, about->input_count, state->input);
   int output = find_port(about->outputs, about->output_count, state->output);
   if (input < 0) return fail(AUTOPIPE_INVALID_ARGUMENT, "the model has no input %s", state->input ? state->input : "NULL");

@@ -57,9 +57,8 @@ class TuningLoop:
     def run(self) -> str:
         """Tune, and return why it ended.
 
-        Where several candidates are measured at a time, other tasks propose meanwhile. Proposals
-        and times are waited for in the order in which they were begun, so that the order
-        of answers decides nothing.
+        While candidates are measured, another task proposes. Proposals and times are waited for in
+        the order in which they were begun, so that the order of answers decides nothing.
         """
         states = self.trials.states
         aside = sum(state.stopped is not None for state in states)
@@ -94,18 +93,13 @@ class TuningLoop:
         return LATE if self.trials.late() else None
 
     def _is_full(self, requests: Collection["_Asked"], steps: Collection["_Step"]) -> bool:
-        """Tell whether nothing more is to be proposed for now.
-
-        On one machine a batch is proposed, then measured, and then comes the next.
-        """
-        if self.trials.width == 1:
-            return bool(requests or steps)
+        """Tell whether nothing more is to be proposed for now."""
         flying, most = (
             _count_trials(requests) + _count_trials(steps),
             self.trials.budget.trials // _PART,
         )
         blind = flying > 0 and flying >= most
-        return blind or len(requests) >= self.proposer.width or self._is_saturated(steps)
+        return blind or len(requests) >= self.proposer.width
 
     def _is_saturated(self, steps: Iterable["_Step"]) -> bool:
         """Tell whether enough is measured at a time."""
@@ -147,16 +141,10 @@ class TuningLoop:
         """Wait for the times of a batch, count them, and pass them to the search."""
         state, by = step.state, step.by
         results = self.trials.finish(step.underway)
-        try:
-            schedules = [MeasuredSchedule(p.schedule, found.median) for p, found in results]
-            times = [measured.seconds for measured in schedules]
-            state.bandit.count_batch(by, times, step.before, monotonic() - step.start)
-            self.proposer.learn(state, by, schedules)
-        except OutOfTime:
-            return  # which ends the loop
-        except (NotWorth, Failed) as error:
-            self._drop_contender(state, by, error)
-            return
+        schedules = [MeasuredSchedule(p.schedule, found.median) for p, found in results]
+        times = [measured.seconds for measured in schedules]
+        state.bandit.count_batch(by, times, step.before, monotonic() - step.start)
+        self.proposer.learn(state, by, schedules)
         self._note_progress(state)
 
     def _drop_contender(self, state: TaskState, by: Contender, error: NotWorth | Failed) -> None:

@@ -20,7 +20,7 @@ from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
 from autopipe.tuning.search.scheduler import SCHEDULERS
 from autopipe.tuning.search.searcher import Searcher, make_search_key
 from autopipe.tuning.search.worth import SearchWorth
-from autopipe.tuning.setup import TuningPlan
+from autopipe.tuning.setup import Setup, TuningPlan
 from autopipe.tuning.task_state import TaskState
 from autopipe.tuning.trials import Trials
 
@@ -32,18 +32,14 @@ _LEARNED: Final = 500
 
 
 def run_search(
-    trials: Trials,
-    *,
-    plan: TuningPlan,
-    checks: Checks,
-    progress: ProgressReporter,
-    worth: SearchWorth,
+    trials: Trials, setup: Setup, *, progress: ProgressReporter, worth: SearchWorth
 ) -> str:
     """Spend the remaining budget on searches; return the reason that they ended.
 
     A search that failed in an earlier run is tried once, or not at all.
     """
-    states, failures = trials.states, checks.failures
+    states, plan, checks = trials.states, setup.plan, setup.checks
+    failures = checks.failures
     batch = choose_batch_size(plan.tuning.budget.trials, len(states), plan.tuning.batch)
     request = _SearchRequest(
         plan, batch, _count_processes(trials.width, plan), checks, trials.conditions
@@ -60,6 +56,7 @@ def run_search(
         [make_search_key(*suspect) for suspect in suspects], left=trials.seconds_left,
         process_count=request.many, news=concurrent_runs.news,
     )  # fmt: skip
+    setup.bench.turn.settle = searcher.wait_until_idle
 
     def failed(state: TaskState, by: Contender, error: Failed) -> None:
         never = not state.bandit.arms[by].stats.batches
@@ -70,6 +67,7 @@ def run_search(
             trials, SCHEDULERS[plan.scheduler], batch, searcher, failed, worth.set_aside,
         ).run()  # fmt: skip
     finally:
+        setup.bench.turn.settle = lambda: None
         searcher.close()
         for state, by in suspects:
             if state.bandit.arms[by].stats.batches:

@@ -8,7 +8,7 @@ other; with more of them, those of a child do, and as many tasks propose at a ti
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import How
@@ -30,6 +30,17 @@ def make_search_key(state: TaskState, by: Contender) -> Key:
 
 def _report_no_news(_: TaskState, __: Contender) -> Sequence[MeasuredSchedule]:
     return ()
+
+
+class _AskedProposal(NamedTuple):
+    """A request for a proposal."""
+
+    number: int
+    """The number of the request to its process."""
+    life: int
+    """The life of that process in which it was asked."""
+    fresh: bool
+    """Whether the search begins with it."""
 
 
 class OutOfTime(Exception):  # noqa: N818 - names an event
@@ -73,15 +84,14 @@ class Searcher:
         """Started searches, and the generation of their process."""
         self._failed = set(suspects)
         self._left = left
-        self._asked: dict[Key, tuple[int, bool]] = {}
-        """The requests for proposals that were begun; and whether the search begins with it."""
+        self._asked: dict[Key, _AskedProposal] = {}
+        """The requests for proposals that were begun."""
         self._told: dict[Key, int] = {}
         """The requests that send searches the times of their last proposals."""
 
     def begin(self, state: TaskState, by: Contender, count: int) -> None:
-        """Start a proposal concurrently with others; `propose` then returns its result."""
-        if self.width > 1:
-            self._asked[make_search_key(state, by)] = self._ask(state, by, count)
+        """Start a proposal; `propose` then returns its result."""
+        self._asked[make_search_key(state, by)] = self._ask(state, by, count)
 
     def propose(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         """Return schedules to measure, [] if there are no more, None if the engine has none ever.
@@ -102,42 +112,41 @@ class Searcher:
     ) -> None:
         """Send a search the times of its last proposals; an ended search is skipped.
 
-        Raises Failed if it fails for the second time, and OutOfTime. With several processes, the
-        next proposal of the search raises these.
+        The next proposal of the search raises its failure.
         """
         key = make_search_key(state, by)
-        if not self._is_open(key):
-            return
-        entries = [asdict(known) for known in measurements]
-        self._told[key] = self._home[key[0]].ask([key, "learn", entries])
-        if self.width == 1:
-            try:
-                self._wait_for_learning(key)
-            except Failed as error:
-                self._restart_search(key, error)
+        if self._is_open(key):
+            entries = [asdict(known) for known in measurements]
+            self._told[key] = self._home[key[0]].ask([key, "learn", entries])
+
+    def wait_until_idle(self) -> None:
+        """Wait until all searches have answered, so that nothing disturbs a timing."""
+        while links := [process.link for process in self._processes if process.link]:
+            wait_for_readable(links, _LOOK)
+            for process in self._processes:
+                process.go_on()
 
     def close(self) -> None:
         """End the children."""
         for process in self._processes:
             process.close()
 
-    def _ask(self, state: TaskState, by: Contender, count: int) -> tuple[int, bool]:
+    def _ask(self, state: TaskState, by: Contender, count: int) -> _AskedProposal:
         key = make_search_key(state, by)
         fresh = not self._is_open(key)
         known_entries = [asdict(known) for known in self._known(state, by)] if fresh else None
         news = [] if fresh else [asdict(heard) for heard in self._news(state, by)]
         request = {"known": known_entries, "news": news, "least": self._least, "count": count}
-        return self._home[key[0]].ask([key, "propose", request]), fresh
+        process = self._home[key[0]]
+        return _AskedProposal(process.ask([key, "propose", request]), process.life, fresh)
 
     def _receive_schedules(self, state: TaskState, by: Contender, count: int) -> list[str] | None:
         key = make_search_key(state, by)
-        number, fresh = self._asked.pop(key, (0, False))
-        if not number:
-            number, fresh = self._ask(state, by, count)
-        answer = self._wait_for_answer(key, number)
-        if fresh and answer["schedules"] is not None:
+        asked = self._asked.pop(key, None) or self._ask(state, by, count)
+        answer = self._wait_for_answer(key, asked.number)
+        if asked.fresh and answer["schedules"] is not None:
             check_space_size(answer["size"], self._least)
-            self._open[key] = self._home[key[0]].life
+            self._open[key] = asked.life
         schedules: list[str] | None = answer["schedules"]
         return schedules
 

@@ -5,6 +5,7 @@ import pytest
 
 from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.errors import ModelError
+from autopipe.formats import external_data
 from tests.compiler.frontends.models import dense, external, ints, model, node, save, value
 
 
@@ -37,7 +38,10 @@ def test_external_data_is_read(folder):
     (folder / "sub/data.bin").write_bytes(b"1234" + data)
     path = save(made, folder)
     assert np.array_equal(admitted(path), expected())
-    assert source.list_files(path) == {"model": path, "data:sub/data.bin": folder / "sub/data.bin"}
+    assert external_data.list_files(path) == {
+        "model": path,
+        "data:sub/data.bin": folder / "sub/data.bin",
+    }
 
 
 def test_a_shape_stored_outside_is_read_for_inference(folder):
@@ -87,7 +91,7 @@ def test_other_files_are_never_read(tmp_path, folder, location, told):
     with pytest.raises(ModelError, match=told) as refused:
         admitted(path)
     assert "'weight'" in str(refused.value)
-    assert source.list_files(path) == {"model": path}
+    assert external_data.list_files(path) == {"model": path}
 
 
 @pytest.mark.fault("B6")
@@ -110,7 +114,7 @@ def test_a_model_hubs_cache_of_links_is_read(tmp_path):
     (snapshot / "data.bin").symlink_to("../../blobs/d")
     path = snapshot / "model.onnx"
     assert np.array_equal(admitted(path), expected())
-    assert source.list_files(path)["data:data.bin"] == blobs / "d"
+    assert external_data.list_files(path)["data:data.bin"] == blobs / "d"
 
 
 @pytest.mark.fault("B5")
@@ -159,13 +163,13 @@ def test_a_location_in_another_encoding_is_refused(folder):
 def test_files_of_something_else_are_the_file_itself(tmp_path):
     empty = tmp_path / "empty.onnx"
     empty.touch()
-    assert source.list_files(empty) == {"model": empty}
+    assert external_data.list_files(empty) == {"model": empty}
     missing = tmp_path / "missing.onnx"
-    assert source.list_files(missing) == {"model": missing}
+    assert external_data.list_files(missing) == {"model": missing}
 
 
 def test_files_finds_a_long_location(folder):
     name = "n" * 200
     made = dense()
     (folder / name).write_bytes(external(made, name))
-    assert f"data:{name}" in source.list_files(save(made, folder))
+    assert f"data:{name}" in external_data.list_files(save(made, folder))

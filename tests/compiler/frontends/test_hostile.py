@@ -8,10 +8,10 @@ from onnx import TensorProto
 from onnx import helper as make
 
 from autopipe.compiler.frontends import bounds
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.tvmscript import attributes, gate, load, parse, strings
 from autopipe.config.model import Weights
 from autopipe.errors import ModelError
-from autopipe.formats import FORMATS
 from autopipe.processes import seccomp
 from tests.compiler.frontends.sources import DENSE, DOUBLE, EMBED, HEAD, block, main
 from tests.compiler.frontends.test_tvmscript import load as read
@@ -212,7 +212,7 @@ def test_a_small_file_does_not_take_all_memory(tmp_path, case):
     path = onnx_file(tmp_path / "model.onnx", nodes, result)
     assert path.stat().st_size < 700
     with pytest.raises(ModelError, match=reason):
-        FORMATS["onnx"].load(path, inputs={}, weights=None, sha256=None)
+        load_model(path, {}, None, None)
 
 
 @pytest.mark.fault("J5")

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from autopipe.compiler.frontends.imported import Value
+from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.tvmscript import gate
+from autopipe.compiler.frontends.tvmscript.load import load_tvmscript
 from autopipe.compiler.frontends.tvmscript.roles import find_roles
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ConfigError, ModelError
@@ -17,9 +19,8 @@ DRAWN = Weights()
 def load(source, tmp_path, *, inputs=None, weights=None, sha256=None):
     path = tmp_path / "model.py"
     path.write_bytes(source if isinstance(source, bytes) else source.encode())
-    frontend = FORMATS["tvmscript"]
-    assert frontend.files(path) == {"model": path}
-    return frontend.load(path, inputs=inputs or {}, weights=weights, sha256=sha256)
+    assert FORMATS["tvmscript"].list_files(path) == {"model": path}
+    return load_tvmscript(path, inputs or {}, weights, sha256)
 
 
 def refused(source, tmp_path, **options):
@@ -148,7 +149,7 @@ def test_inputs_that_do_not_fit_are_refused(tmp_path, inputs, reason):
 def test_a_source_in_place_of_an_onnx_model_is_told_apart(tmp_path):
     (tmp_path / "model.py").write_text(DOUBLE)
     with pytest.raises(ModelError, match=r"needs model\.format: tvmscript"):
-        FORMATS["onnx"].load(tmp_path / "model.py", inputs={}, weights=None, sha256=None)
+        load_model(tmp_path / "model.py", {}, None, None)
 
 
 def test_a_digest_is_held(tmp_path):

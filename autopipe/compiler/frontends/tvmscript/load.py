@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from autopipe import foreign
 from autopipe.compiler.frontends.draw import Array, draw_weight
@@ -14,6 +15,7 @@ from autopipe.compiler.frontends.tvmscript.parse import parse_source
 from autopipe.compiler.frontends.tvmscript.roles import find_roles
 from autopipe.compiler.frontends.tvmscript.selects import find_index_limits
 from autopipe.compiler.frontends.tvmscript.whole import Whole, normalize_model
+from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
 from autopipe.processes.seccomp import works
@@ -23,7 +25,11 @@ _LINE = re.compile(r"\d+: ")
 
 
 def load_tvmscript(
-    path: Path, inputs: Mapping[str, Input], weights: Weights | None, sha256: str | None
+    path: Path,
+    inputs: Mapping[str, Input],
+    weights: Weights | None,
+    sha256: str | None,
+    dimensions: Mapping[str, Dimension] = MappingProxyType({}),  # noqa: ARG001 - it has none
 ) -> Imported:
     """Read a model; raises `ModelError` that begins with file and line, or `ConfigError`."""
     try:

@@ -27,7 +27,6 @@ from autopipe.compiler.frontends.onnx.reading import (
     exporter_forms,
     memory,
     shapes,
-    source,
     tensors,
 )
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
@@ -36,6 +35,7 @@ from autopipe.compiler.frontends.onnx.rewriting import expand_operators
 from autopipe.config.dimension import Dimension, format_sizes, list_probe_sizes
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
+from autopipe.formats.external_data import list_locations
 from autopipe.processes.sandbox import run_in_sandbox
 
 SECONDS = 60
@@ -144,7 +144,7 @@ def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Ve
 
 def _read_vetted(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
     """Read a model whose bytes a child has vetted, and vet it again if it has external data."""
-    if source.list_locations(data):
+    if list_locations(data):
         return vet_model(data, path, inputs)
     return _bind_model(parse_model(data), path, inputs)[0]
 
@@ -278,12 +278,12 @@ def read_original(
 
 
 def _check_tensors(graph: GraphProto, data: bytes, path: Path) -> None:
-    locations = source.list_locations(data)
+    locations = list_locations(data)
     for tensor in tensors.list_tensors(graph):
         tensors.check_tensor(tensor, path)
         location = tensors.read_location(tensor)
         if location is not None and location not in locations:
-            # The cache key covers the files of `source.list_files`: there must be no others.
+            # The cache key covers the files of `external_data.list_files`: there must be no others.
             raise ModelError(f"tensor {tensor.name!r} names external data in an unusual encoding")
 
 

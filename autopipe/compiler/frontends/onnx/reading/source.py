@@ -1,12 +1,9 @@
-"""The bytes of an ONNX model and its external data files."""
+"""The bytes of an ONNX model."""
 
 import hashlib
-import mmap
 import os
 import re
-import stat
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from autopipe import foreign
 from autopipe.errors import ModelError
@@ -14,8 +11,6 @@ from autopipe.errors import ModelError
 MAX_BYTES = 2**31 - 1
 """Maximum size of a protobuf message."""
 
-# StringStringEntryProto {key: "location", value: ...} as protobuf writes it, up to the length.
-_LOCATION = re.compile(rb"\x0a\x08location\x12([\x80-\xff]{0,4}[\x00-\x7f])")
 _PICKLE = re.compile(rb"\x80[\x01-\x05][\x8a.(}\]c\x95KXq]")
 _SUFFIXES = (".pt", ".pth", ".pkl", ".pickle")
 
@@ -46,65 +41,3 @@ def read_model_file(path: Path) -> bytes:
 def hash_model(data: bytes) -> str:
     """Return the SHA-256 of a model file's bytes as hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
-
-
-def list_files(path: Path) -> Mapping[str, Path]:
-    """List the model file and its external data files by location.
-
-    Locations are searched in the raw bytes, because a plan must not import the onnx library.
-    """
-    files = {"model": path}
-    try:
-        with (
-            foreign.open_regular_file(path) as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            names = sorted(list_locations(data))
-    except (OSError, ValueError):  # missing or empty: reported when it is read
-        return files
-    for name in names:
-        try:
-            files[f"data:{name}"] = locate_data(name, path)
-        except ModelError:
-            continue  # reported by the gate
-    return files
-
-
-def list_locations(data: bytes | mmap.mmap) -> frozenset[str]:
-    """Find all locations of external data in the raw bytes of a model."""
-    return frozenset(_walk_locations(data))
-
-
-def _walk_locations(data: bytes | mmap.mmap) -> Iterator[str]:
-    for match in _LOCATION.finditer(data):
-        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(match[1]))
-        if length <= os.pathconf("/", "PC_PATH_MAX"):
-            yield bytes(data[match.end() : match.end() + length]).decode(errors="replace")
-
-
-def locate_data(location: str, model: Path) -> Path:
-    """Resolve a location of external data to a file.
-
-    With links resolved it must be a regular file in the folder of the model or below, where the
-    model's own link, if it is one, may be resolved too: that is how model hubs keep their caches.
-    Raises `ModelError` for anything else; the file is not opened.
-    """
-    parts = PurePosixPath(location)
-    if "\0" in location or "\\" in location or not parts.parts:
-        raise ModelError(f"external data {location!r} is not a file name")
-    if parts.is_absolute() or ".." in parts.parts:
-        raise ModelError(f"external data {location!r} is outside the folder of the model")
-    try:
-        real = (model.parent / parts).resolve(strict=True)
-        status = real.lstat()
-    except (OSError, RuntimeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "links in a circle"
-        raise ModelError(f"external data {location!r}: {reason}") from error
-    roots = (model.parent.resolve(), model.resolve().parent)
-    if not any(real.is_relative_to(root) for root in roots):
-        raise ModelError(f"external data {location!r} links outside the folder of the model")
-    if not stat.S_ISREG(status.st_mode):
-        raise ModelError(f"external data {location!r} is not a regular file")
-    if status.st_nlink > 1:
-        raise ModelError(f"external data {location!r} is a hard link; copy the file")
-    return real

@@ -17,8 +17,8 @@ from onnx import (
     numpy_helper,
 )
 
-from autopipe.compiler.frontends.onnx.reading.source import locate_data
 from autopipe.errors import ModelError
+from autopipe.formats.external_data import locate_data
 
 Array = np.ndarray[Any, Any]
 MAX_ELEMENTS = 2**32
