@@ -51,7 +51,7 @@ def run_python(*arguments: object, checkout: Path | None = None) -> str:
 
 
 def measure_python(*arguments: object, checkout: Path | None = None) -> tuple[Cost, str]:
-    """Return what a Python command takes with all processes that it waits for, and its output."""
+    """Return the cost of a Python command, with all processes that it waits for, and its output."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         start = time.monotonic()
         process = subprocess.Popen(
