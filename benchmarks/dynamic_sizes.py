@@ -130,7 +130,7 @@ class Subject:
         """Run a pipeline, if that is not done, and keep its artifacts."""
         if not (self.folder / label).exists():
             overrides = [*self.settings, "verify=null", "benchmark=null"]
-            store, output = self.kept / "store", self.folder / "dist"
+            store, output = self.kept / "store", self.folder / "dist" / label
             artifacts = autopipe.run(path, store=store, output=output, overrides=overrides)
             in_parts.keep(self.folder / label, artifacts)
 

@@ -1,18 +1,29 @@
 """Contenders in turn, other checkouts, and what a command costs: what benchmarks share."""
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 ROOT: Final = Path(__file__).parents[1]
 """This checkout."""
+
+_WATCH: Final = """
+import json, os, sys, time
+start = time.monotonic()
+child = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[2:]], os.environ)
+_, status, usage = os.wait4(child, 0)
+wall = time.monotonic() - start
+cost = wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
+os.write(int(sys.argv[1]), json.dumps(cost).encode())
+sys.exit(os.waitstatus_to_exitcode(status) & 255)
+"""
+"""A process that measures another one."""
 
 _Name = TypeVar("_Name")
 _Result = TypeVar("_Result")
@@ -51,20 +62,21 @@ def run_python(*arguments: object, checkout: Path | None = None) -> str:
 
 
 def measure_python(*arguments: object, checkout: Path | None = None) -> tuple[Cost, str]:
-    """Return the cost of a Python command, with all processes that it waits for, and its output."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        start = time.monotonic()
-        process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
-            cwd=checkout, env=import_from(checkout) if checkout else None, stdout=output,
+    """Return the cost of a Python command, with all processes that it waits for, and its output.
+
+    A small process starts it: the peak memory of a process is at least that of its parent.
+    """
+    reader, writer = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", _WATCH, str(writer), *map(str, arguments)],
+            cwd=checkout, env=import_from(checkout) if checkout else None, check=True,
+            stdout=subprocess.PIPE, text=True, pass_fds=[writer],
         )  # fmt: skip
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.monotonic() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, process.args)
-        output.seek(0)
-        return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10), output.read()
+        return Cost(*json.loads(os.read(reader, 4096))), done.stdout
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def take_turns(
