@@ -8,14 +8,14 @@ stage that runs again is named, and the exit code is then 1.
 
 import argparse
 import json
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+from turns import Cost, measure_python, run_python, take_turns
 
 IMPORTS: Final = ("-c", "import pydantic, typer, yaml")
 
@@ -27,14 +27,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        named = dict(list_commands(options.pipelines, Path(folder)))
-        rounds = [{name: measure(words) for name, words in named.items()}
-                  for _ in range(options.rounds)]  # fmt: skip
-    repeated = {stage for times in rounds for _, _, ran in times.values() for stage in ran}
-    imports = min(times["imports"][0] for times in rounds)
-    for name in named:
-        cpu = min(times[name][0] for times in rounds)
-        clock = min(times[name][1] for times in rounds)
+        commands = {
+            name: partial(measure, words)
+            for name, words in list_commands(options.pipelines, Path(folder))
+        }
+        measured = take_turns(commands, options.rounds)
+    repeated = {stage for calls in measured.values() for _, ran in calls for stage in ran}
+    imports = min(cost.cpu for cost, _ in measured["imports"])
+    for name, calls in measured.items():
+        cpu, clock = min(cost.cpu for cost, _ in calls), min(cost.wall for cost, _ in calls)
         print(f"{cpu:6.3f} s CPU, {cpu / imports:4.1f} times the imports, {clock:6.3f} s  {name}")
     if repeated:
         print(f"ran: {', '.join(sorted(repeated))}")
@@ -57,7 +58,7 @@ def list_commands(pipelines: list[str], folder: Path) -> Iterator[tuple[str, tup
 
 def find_package(pipeline: str) -> str | None:
     """Return the package of a pipeline, which its run publishes; None where it has none."""
-    events = call("-m", "autopipe", "run", "--json", pipeline).splitlines()
+    events = run_python("-m", "autopipe", "run", "--json", pipeline).splitlines()
     package = json.loads(events[-1])["package"]
     return None if package is None else str(package)
 
@@ -66,29 +67,18 @@ def write_zeros(package: str, folder: Path) -> str:
     """Write zeros for each input of a package; return the path of the file."""
     import numpy as np
 
-    inputs = json.loads(call("-m", "autopipe", "inspect", package, "--json"))["inputs"]
+    inputs = json.loads(run_python("-m", "autopipe", "inspect", package, "--json"))["inputs"]
     arrays = {one["name"]: np.zeros(one["shape"], one["dtype"]) for one in inputs}
     path = folder.with_suffix(".npz")
     np.savez(path, allow_pickle=False, **arrays)
     return str(path)
 
 
-def measure(words: tuple[str, ...]) -> tuple[float, float, tuple[str, ...]]:
-    """Return the CPU seconds of one call, its seconds on the clock, and the stages that ran."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    output = call(*words)
-    clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def measure(words: tuple[str, ...]) -> tuple[Cost, tuple[str, ...]]:
+    """Return the cost of one call, and the stages that ran."""
+    cost, output = measure_python(*words)
     events = map(json.loads, output.splitlines()) if "--json" in words else ()
-    ran = (str(event["stage"]) for event in events if event["event"] == "stage_started")
-    return cpu, clock, tuple(ran)
-
-
-def call(*words: str) -> str:
-    """Run Python with these arguments and return what it prints."""
-    return subprocess.run(
-        [sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
+    return cost, tuple(str(e["stage"]) for e in events if e["event"] == "stage_started")
 
 
 if __name__ == "__main__":

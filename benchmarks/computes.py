@@ -27,8 +27,7 @@ import computes_page as page
 from compute_builds import Row
 from compute_cases import Case, every_case
 from in_parts import asked, parser
-from machine import target
-from naive import parallel
+from machine import parallel, target
 
 PARTS: Final = ("build", "ansor", "time", "page", "gate")
 _TRIALS: Final = 64
@@ -40,9 +39,6 @@ def main() -> None:
     """Do the parts that are asked for: `build`, `time` and `page`, if none is."""
     options = parser(str(__doc__).partition("\n")[0], PARTS, rounds=_TURNS)
     options.add_argument("--only", default="", help="operators whose name contains this")
-    options.add_argument(
-        "--seconds", type=float, default=math.inf, help="begin no case after so long"
-    )
     options.add_argument("--share", default="0/1", help="of the cases: 1/2 is the second half")
     options.add_argument("--conditions", default=_HERE, help="how quiet the machine was")
     given = options.parse_args()

@@ -25,8 +25,9 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from build_time import STAGES, Cost, measure_stages, measure_until
+from build_time import STAGES, measure_stages, measure_until
 from onnx import TensorProto, helper, numpy_helper
+from turns import Cost, add_against, head_table, list_checkouts
 
 HEADER: Final = (
     "model",
@@ -193,15 +194,13 @@ def main() -> None:
     parser.add_argument(
         "--build", type=int, default=1000, help="most nodes of a model that is built"
     )
-    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    add_against(parser)
     options = parser.parse_args()
-    here = Path(__file__).parents[1]
-    checkouts = [here, *([options.against.resolve()] if options.against else [])]
-    print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
+    print(head_table(*HEADER))
     for name in options.models:
         smaller: dict[tuple[Path, str], tuple[int, Cost]] = {}
         for nodes in sorted(options.nodes):
-            for checkout in checkouts:
+            for checkout in list_checkouts(options):
                 costs = measure_model(name, nodes, checkout, is_built=nodes <= options.build)
                 for stage, cost in costs.items():
                     exponent = find_exponent(smaller.get((checkout, stage)), (nodes, cost))

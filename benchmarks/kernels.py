@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 from safetensors.numpy import load_file
+from turns import head_table
 
 from autopipe.artifacts.library import BuiltLibrary
 
@@ -68,7 +69,7 @@ def main() -> None:
     print(f"{folder.parent.name}, {threads} threads: {_sum(ours)} in {len(ours)} kernels, "
           f"{competitor} {_sum(theirs)} in {len(theirs)}\n")  # fmt: skip
     pairs, alone = matched([k for k in ours if k.heavy], [k for k in theirs if k.heavy])
-    print("| ours | theirs | lost | ratio | our kernel | their kernel |\n|---|---|---|---|---|---|")
+    print(head_table("ours", "theirs", "lost", "ratio", "our kernel", "their kernel"))
     pairs.sort(key=lambda pair: pair[1].seconds - pair[0].seconds)
     for our, their in pairs:
         lost, ratio = our.seconds - their.seconds, our.seconds / max(their.seconds, 1e-9)
@@ -156,10 +157,9 @@ def our_kernels(library: Path, inputs: Mapping[str, np.ndarray]) -> Iterator[Ker
 
 
 def onnxruntime_kernels(
-    model: Path, inputs: Mapping[str, np.ndarray], threads: int,
-    before: Callable[[], object] = dict,
-) -> Iterator[Kernel]:  # fmt: skip
-    """Yield the kernels of onnxruntime; `before` is called before each run."""
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int
+) -> Iterator[Kernel]:
+    """Yield the kernels of onnxruntime."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
@@ -170,7 +170,6 @@ def onnxruntime_kernels(
         options.profile_file_prefix = f"{folder}/profile"
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         for _ in range(RUNS):
-            before()
             session.run(None, dict(inputs))
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -186,10 +185,9 @@ def onnxruntime_kernels(
 
 
 def openvino_kernels(
-    model: Path, inputs: Mapping[str, np.ndarray], threads: int,
-    before: Callable[[], object] = dict,
-) -> Iterator[Kernel]:  # fmt: skip
-    """Yield the kernels of OpenVINO; `before` is called before each run."""
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int
+) -> Iterator[Kernel]:
+    """Yield the kernels of OpenVINO."""
     import openvino
 
     options = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
@@ -198,7 +196,6 @@ def openvino_kernels(
     request = compiled.create_infer_request()
     least: dict[str, float] = {}
     for _ in range(RUNS):
-        before()
         request.infer(dict(inputs))
         for node_profile in request.get_profiling_info():
             seconds = node_profile.real_time.total_seconds()

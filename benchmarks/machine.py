@@ -1,11 +1,7 @@
-"""This machine as a resolved target, and the tasks of an artifact: what benchmarks share."""
+"""This machine as a resolved target, and parallel loops to compare with: what benchmarks share."""
 
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
-
-from autopipe.tasks.task import Task
 
 
 def target() -> Mapping[str, object]:
@@ -17,11 +13,18 @@ def target() -> Mapping[str, object]:
     return resolve_target(Target(), examine_tvm({}, lambda _: None))
 
 
-def workloads(tasks: Path) -> Iterator[tuple[Task, Any]]:
-    """Yield each task of an artifact of the stage `tasks`, with its module."""
-    import tvm
+def parallel(module: Any) -> Any:  # noqa: ANN401 - tvm
+    """Run the outer loops of each block in parallel, and do nothing else."""
+    from tvm.s_tir import Schedule
 
-    for document in json.loads((tasks / "tasks.json").read_text(encoding="utf-8")):
-        task = Task.model_validate(document)
-        text = (tasks / "workloads" / f"{task.workload}.json").read_text(encoding="utf-8")
-        yield task, tvm.ir.load_json(text)
+    from autopipe.schedules.analysis.blocks import SPATIAL
+
+    sch = Schedule(module)
+    for block in sch.get_child_blocks(sch.get_sblock("root")):
+        axes, loops = sch.get(block).iter_vars, sch.get_loops(block)
+        if len(axes) == len(loops):
+            kinds = zip(loops, axes, strict=True)
+            spatial = [loop for loop, axis in kinds if axis.iter_type == SPATIAL]
+            if spatial:  # a single number has none
+                sch.parallel(sch.fuse(*spatial[:-1] or spatial))
+    return sch.mod

@@ -14,7 +14,6 @@ what tuning brings, and what its records come to of the latency of the whole.
 """
 
 import json
-import math
 import os
 import statistics
 import tempfile
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 import in_parts
+from turns import compare_times, head_table, summarize_ratios
 
 import autopipe
 from autopipe.artifacts.library import BuiltLibrary
@@ -34,7 +34,7 @@ from autopipe.benchmarking.competitors import COMPETITORS
 from autopipe.benchmarking.conditions import disturbance
 from autopipe.benchmarking.contender import find_outputs_path, time_contender
 from autopipe.config.benchmark import Benchmark
-from autopipe.config.dimension import Sizes, list_likely_sizes
+from autopipe.config.dimension import list_likely_sizes
 from autopipe.errors import AutopipeError, StageError
 from autopipe.tasks.task import read_tasks
 
@@ -43,6 +43,9 @@ ROUNDS: Final = 5
 OURS: Final = "autopipe"
 UNTUNED: Final = "untuned"
 """Our own build without tuning, which takes part beside a tuned one."""
+GAINS: Final = (
+    "pipeline", "untuned", "tuned", "tuned / untuned", "of medians", "recorded", "of the whole",
+)  # fmt: skip
 ROUND: Final = Benchmark(warmup=2, repeat=5)
 
 Times = dict[str, list[float]]
@@ -53,7 +56,7 @@ def main() -> None:
     """Do the parts that are asked for."""
     parser = in_parts.parser(__doc__.partition("\n")[0], PARTS, ROUNDS)
     parser.add_argument("--threads", type=int, action="append", help="of each; else 1, and then 2")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="time for the timing")
+    parser.add_argument("--competitors", nargs="+", choices=COMPETITORS, default=[*COMPETITORS])
     parser.add_argument("--tuned", help="budget of tuning, as in a pipeline file; else untuned")
     options = parser.parse_intermixed_args()
     counts = options.threads or [1, 2]
@@ -63,14 +66,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.folder or Path(scratch)).absolute()
         subjects = [
-            Subject(path, folder, threads, options.tuned) for path in files for threads in counts
+            Subject(path, folder, threads, options.tuned, tuple(options.competitors))
+            for path in files
+            for threads in counts
         ]
         do(parts, subjects, options.rounds, options.seconds)
 
 
-def do(
-    parts: Sequence[str], subjects: Sequence["Subject"], rounds: int, seconds: float = math.inf
-) -> None:
+def do(parts: Sequence[str], subjects: Sequence["Subject"], rounds: int, seconds: float) -> None:
     """Build the subjects, time them and print the tables, as far as these parts are asked for."""
     if "build" in parts:
         for subject in subjects:
@@ -96,14 +99,7 @@ class Subject:
     threads: int
     budget: str | None
     """Of tuning; None is untuned."""
-    sizes: Sizes | None = None
-    """At which it is timed; None for the first likely ones, or where all sizes are known."""
-
-    @property
-    def label(self) -> str:
-        """What a table calls it."""
-        sizes = [f"{name} = {size}" for name, size in (self.sizes or {}).items()]
-        return f"{self.path.stem} {', '.join(sizes)}".strip()
+    competitors: Sequence[str]
 
     @property
     def folder(self) -> Path:
@@ -115,15 +111,6 @@ class Subject:
     def untuned(self) -> "Subject | None":
         """The same one without tuning, or None if this is it."""
         return replace(self, budget=None) if self.budget else None
-
-    @property
-    def timed(self) -> Path:
-        """The folder of its times, those at certain sizes apart."""
-        if self.sizes is None:
-            return self.folder
-        folder = self.folder / "x".join(map(str, self.sizes.values()))
-        folder.mkdir(exist_ok=True)
-        return folder
 
     def build(self) -> None:
         """Build and verify it, if that is not done; say so where that fails."""
@@ -143,17 +130,17 @@ class Subject:
 
     def rounds(self) -> list[Times]:
         """Return the rounds that were played."""
-        file = self.timed / "rounds.json"
+        file = self.folder / "rounds.json"
         return json.loads(file.read_text()) if file.exists() else []
 
     def disturbed(self) -> list[str]:
         """Return each turn that others disturbed, and how."""
-        file = self.timed / "disturbed.json"
+        file = self.folder / "disturbed.json"
         return json.loads(file.read_text()) if file.exists() else []
 
     def skipped(self) -> dict[str, str]:
         """Return the competitors that cannot be timed, and why."""
-        file = self.timed / "skipped.json"
+        file = self.folder / "skipped.json"
         return json.loads(file.read_text()) if file.exists() else {}
 
     def play(self) -> None:
@@ -161,7 +148,7 @@ class Subject:
         played, skipped = self.rounds(), self.skipped()
         inputs = self._inputs()
         model = (self.folder / "import" / "reference.onnx").resolve()
-        paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(COMPETITORS, model)}
+        paths = {OURS: (self.folder / "build").resolve(), **dict.fromkeys(self.competitors, model)}
         if self.untuned:
             paths |= {UNTUNED: (self.untuned.folder / "build").resolve()}
         order = list(paths) if len(played) % 2 == 0 else list(paths)[::-1]
@@ -187,16 +174,15 @@ class Subject:
             )
             if wrong:
                 skipped[name] = wrong
-        (self.timed / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
-        (self.timed / "disturbed.json").write_text(json.dumps(disturbed), encoding="utf-8")
-        (self.timed / "rounds.json").write_text(json.dumps([*played, times]), encoding="utf-8")
+        (self.folder / "skipped.json").write_text(json.dumps(skipped), encoding="utf-8")
+        (self.folder / "disturbed.json").write_text(json.dumps(disturbed), encoding="utf-8")
+        (self.folder / "rounds.json").write_text(json.dumps([*played, times]), encoding="utf-8")
 
     def _inputs(self) -> Path:
         """Return the file of inputs, made once."""
-        file = self.timed / "inputs.safetensors"
+        file = self.folder / "inputs.safetensors"
         if not file.exists():
-            sizes = self.sizes or _sizes(self.folder)
-            ports = BuiltLibrary.read(self.folder / "build").signature.at(sizes)
+            ports = BuiltLibrary.read(self.folder / "build").signature.at(_sizes(self.folder))
             in_parts.write_inputs(ports, self.folder / "import", file)
         return file
 
@@ -206,7 +192,7 @@ class Subject:
         if not played:
             return None
         ours = (OURS, UNTUNED) if self.untuned else (OURS,)
-        names = [name for name in (*ours, *COMPETITORS) if name not in self.skipped()]
+        names = [name for name in (*ours, *self.competitors) if name not in self.skipped()]
         return {name: [run for one in played for run in one[name]] for name in names}
 
 
@@ -224,10 +210,9 @@ def _time(subjects: Sequence[Subject], rounds: int, seconds: float) -> None:
 
 def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
     """Yield a table of all subjects, with a summary, and the skipped competitors."""
-    names = [OURS, *COMPETITORS]
+    names = [OURS, *subjects[0].competitors]
     yield f"With {threads} thread{'s' if threads > 1 else ''}:\n"
-    yield f"| pipeline | {' | '.join(names)} | best competitor | ratio | of medians |"
-    yield "|---" * (len(names) + 4) + "|"
+    yield head_table("pipeline", *names, "best competitor", "ratio", "of medians")
     known: list[tuple[float, float]] = []
     played = {len(subject.rounds()) for subject in subjects} - {0}
     for subject in subjects:
@@ -240,44 +225,38 @@ def _table(threads: int, subjects: Sequence[Subject]) -> Iterator[str]:
             (name for name in times if name in COMPETITORS), key=lambda name: min(times[name])
         )
         ratios = " | ".join(f"{ratio:.2f}" for ratio in known[-1])
-        yield f"| {subject.label} | {' | '.join(cells)} | {best} | {ratios} |"
+        yield f"| {subject.path.stem} | {' | '.join(cells)} | {best} | {ratios} |"
     if known:
-        means = " | ".join(
-            f"{statistics.geometric_mean(ratios):.2f}, {max(ratios):.2f}"
-            for ratios in zip(*known, strict=True)
-        )
+        means = " | ".join(summarize_ratios(known))
         yield f"| **geometric mean, worst** |{' |' * (len(names) + 1)} {means} |"
         turns = sum(len(times) for subject in subjects for times in subject.rounds())
         disturbed = sum(len(subject.disturbed()) for subject in subjects)
-        yield f"\nLeast of {min(played)} to {max(played)} rounds, {len(known)} pipelines."
+        yield f"\nMinimum of {min(played)} to {max(played)} rounds, {len(known)} pipelines."
         yield f"Other programs disturbed {disturbed} of {turns} turns.\n"
     for subject in subjects:
         for name, reason in subject.skipped().items():
-            yield f"- {subject.label}: {name} is left out: {reason}"
+            yield f"- {subject.path.stem}: {name} is left out: {reason}"
     yield ""
 
 
 def _gains(subjects: Sequence[Subject]) -> Iterator[str]:
     """Yield a table of what tuning brings, and what it recorded of the latency of the whole."""
-    yield "| pipeline | untuned | tuned | tuned / untuned | of medians | recorded | of the whole |"
-    yield "|---" * 7 + "|"
+    yield head_table(*GAINS)
     known: list[tuple[float, float, float]] = []
     for subject in subjects:
         times = subject.times()
         if times is None:
             continue
-        least, middle = (
-            [of(times[name]) for name in (UNTUNED, OURS)] for of in (min, statistics.median)
-        )
         recorded = recorded_seconds(subject.folder)
-        known.append((least[1] / least[0], middle[1] / middle[0], recorded / middle[1]))
-        seconds = " | ".join(f"{one * 1e3:.3g} ms" for one in least)
-        one, two, share = known[-1]
-        cells = f"{seconds} | {one:.2f} | {two:.2f} | {recorded * 1e3:.3g} ms | {share:.2f}"
-        yield f"| {subject.label} | {cells} |"
+        share = recorded / statistics.median(times[OURS])
+        known.append((*compare_times(times[OURS], times[UNTUNED]), share))
+        seconds = " | ".join(f"{min(times[name]) * 1e3:.3g} ms" for name in (UNTUNED, OURS))
+        ratios = " | ".join(f"{ratio:.2f}" for ratio in known[-1][:2])
+        cells = f"{seconds} | {ratios} | {recorded * 1e3:.3g} ms | {share:.2f}"
+        yield f"| {subject.path.stem} | {cells} |"
     if known:
-        one, two, share = (statistics.geometric_mean(column) for column in zip(*known, strict=True))
-        yield f"| **geometric mean** | | | {one:.2f} | {two:.2f} | | {share:.2f} |"
+        minima, medians, shares = summarize_ratios(known)
+        yield f"| **geometric mean, worst** | | | {minima} | {medians} | | {shares} |"
     yield ""
 
 

@@ -14,12 +14,11 @@ replays the search of another commit, too.
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -27,12 +26,12 @@ from unittest import mock
 
 import tvm
 from machine import target
-from search import Simulated
+from turns import ROOT, add_against, head_table, import_from
 
 import autopipe
 from autopipe.config.schedules import Rule
 from autopipe.config.tuning import Budget
-from autopipe.measure.measurement import Repeatable
+from autopipe.measure.measurement import Measurement, Repeatable
 from autopipe.records.record import REPEAT_SUFFIX, Platform
 from autopipe.records.session import Session
 from autopipe.records.store import RecordStore
@@ -103,6 +102,26 @@ class Replayed(AutoTVM):
         space = Space.of(served, self._hardware, seed)
         timed = [k for n, k in enumerate(space.settings) if space.document(n) in times]
         return replace(space, settings=timed) if timed else None
+
+
+class Simulated:
+    """A runner that measures nothing."""
+
+    width = 1
+    """Candidates in flight."""
+
+    def __init__(self, seconds: Callable[[Repeatable], float]) -> None:
+        """Take the function that tells the time of a candidate."""
+        self._seconds = seconds
+
+    def measure(
+        self, candidates: Sequence[Repeatable], best: float = math.inf, *, same_task: bool = True,
+        until: float = math.inf,
+    ) -> Generator[tuple[int, Measurement]]:  # fmt: skip
+        """Yield the times at once."""
+        del best, same_task, until
+        for place, candidate in enumerate(candidates):
+            yield place, Measurement((self._seconds(candidate),))
 
 
 def read_times(store: Path, clock: str | None) -> dict[tuple[str, str], dict[str, float]]:
@@ -217,7 +236,7 @@ def follow_search(model: TimedModel, states: Sequence[TaskState]) -> dict[str, A
             states,
             Budget(trials=2 * count),
             journal,
-            Simulated(1, seconds),
+            Simulated(seconds),
             model.conditions,
             lambda: None,
         )
@@ -241,7 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("store", type=Path)
     parser.add_argument("pipelines", nargs="+", type=Path)
-    parser.add_argument("--against", type=Path, help="another checkout, to compare with")
+    add_against(parser)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--records", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -250,10 +269,8 @@ def main() -> None:
         (path,) = set(options.pipelines) - set(others)
         print(json.dumps(replay(path, others if options.records else (), options.store)))
         return
-    print("| pipeline | | settings | filled | " + " | ".join(f"{m} %" for m in MARGINS) + " |")
-    print("|---" * (4 + len(MARGINS)) + "|")
-    here = Path(__file__).parents[1]
-    runs = [("before", options.against, False), ("now", here, False), ("records", here, True)]
+    print(head_table("pipeline", "", "settings", "filled", *(f"{m} %" for m in MARGINS)))
+    runs = [("before", options.against, False), ("now", ROOT, False), ("records", ROOT, True)]
     for path in options.pipelines:
         for name, root, records in runs:
             if root is not None:
@@ -268,7 +285,7 @@ def replay_apart(
         [sys.executable, __file__, options.store, *options.pipelines, f"--one={path.stem}",
          *(["--records"] if records else [])],
         check=True, text=True, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(root.resolve())},
+        env=import_from(root),
     )  # fmt: skip
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result

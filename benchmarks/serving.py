@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,11 +23,13 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import numpy as np
-from random_sizes import drawn_sizes
-from served import Call, load_exported, load_onnxruntime
+from dynamic_sizes import draw_sizes
+from turns import run_python, take_turns
 
 from autopipe.config.dimension import Dimension, Sizes, list_end_sizes
 
+Call = Callable[[Mapping[str, np.ndarray]], Any]
+"""Runs a model once on inputs by name."""
 PARTS: Final = ("size", "start", "memory", "calls", "random")
 STARTS: Final = 10
 """Processes whose start is timed."""
@@ -91,12 +92,10 @@ def prepare(text: str, work: Path) -> Subject:
     name = Path(text).stem
     store, dist, exported = (work / name / part for part in ("store", "dist", "exported"))
     if not exported.exists():
-        autopipe = [sys.executable, "-m", "autopipe"]
-        untuned = ["--set", "tuning=null", "--set", "benchmark=null", "--no-lock", "--quiet"]
-        places = ["--store", str(store), "--output", str(dist)]
-        subprocess.run([*autopipe, "run", text, *untuned, *places], check=True)
-        package = next(dist.glob("*.tar"))
-        subprocess.run([*autopipe, "export", str(package), "--to", str(exported)], check=True)
+        untuned = ("--set", "tuning=null", "--set", "benchmark=null", "--no-lock", "--quiet")
+        places = ("--store", store, "--output", dist)
+        run_python("-m", "autopipe", "run", text, *untuned, *places)
+        run_python("-m", "autopipe", "export", next(dist.glob("*.tar")), "--to", exported)
     return Subject(name, exported, next(store.glob("objects/*/reference.onnx")))
 
 
@@ -187,10 +186,8 @@ def compare_calls(subject: Subject, options: argparse.Namespace) -> Iterator[str
 
     Contenders take turns; the highest rate of the rounds counts.
     """
-    best: dict[tuple[object, str], float] = defaultdict(float)
-    for _ in range(options.rounds):
-        for key, count in contenders(subject, options.seconds):
-            best[key] = max(best[key], count())
+    counts = take_turns(dict(contenders(subject, options.seconds)), options.rounds)
+    best = {key: max(rates) for key, rates in counts.items()}
     yield f"{'threads instances callers':>26} {'C':>9} {'Python':>9} {'onnxruntime':>12}"
     for one in LAYOUTS:
         theirs = best[(one.threads, one.callers), "onnxruntime"]
@@ -244,6 +241,26 @@ def count_onnxruntime(subject: Subject, threads: int, callers: int, seconds: flo
     """Return the calls a second of one session of onnxruntime."""
     call = load_onnxruntime(subject.model, threads)
     return count_calls(call, inputs_of(subject.folder), callers, seconds)
+
+
+def load_exported(folder: Path, threads: int, instances: int) -> Call:
+    """Load a folder by its own loader."""
+    sys.path.insert(0, str(folder / "python"))
+    import autopipe_runtime
+
+    model: Call = autopipe_runtime.open_package(folder, threads=threads, instances=instances)
+    return model
+
+
+def load_onnxruntime(model: Path, threads: int) -> Call:
+    """Load a model into one session, whose calls use so many threads each."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda inputs: session.run(None, inputs)
 
 
 def count_calls(
@@ -301,7 +318,7 @@ def call_randomly(folder: Path, calls: int) -> str:
     """Call at random sizes, and return how the memory of this process went."""
     call = load_exported(folder, 1, 1)
     ranges = dimensions(folder)
-    draws = drawn_sizes(ranges, seed=1)
+    draws = draw_sizes(ranges, seed=1)
     resident = []
     for sizes in (list_end_sizes(ranges)[1], *(next(draws) for _ in range(calls))):
         call(inputs_of(folder, sizes))

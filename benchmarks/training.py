@@ -3,8 +3,8 @@
 A step on 64 images: the loss of each and the gradients of ten weights. Contenders: the package of
 `pipelines/tasks/lenet.yaml`, untuned or tuned with `--tuned 'trials: 400, time: 3m'`; the whole as
 one function of `auto_schedule`; the same loops with the outer ones in parallel; numpy; and PyTorch
-and JAX where they are installed. Then the forward pass alone, with onnxruntime. Each runs in a
-process of its own, in turn. `build` makes the packages, `time` goes on from there.
+and JAX where they are installed. Each runs in a process of its own, in turn. `build` makes the
+packages, `time` goes on from there.
 """
 
 import argparse
@@ -21,16 +21,15 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
+from machine import parallel, target
+from turns import ROOT, head_table, take_turns
 
-ROOT: Final = Path(__file__).parents[1]
 BATCH: Final = 64
 SECONDS: Final = 1.0
 """How long a contender calls in a round."""
 
 FEWEST: Final = 5
 """Calls of a contender in a round, at least."""
-LAST: Final = 8
-"""The place of the last layer's weights."""
 
 Arrays = list[np.ndarray]
 
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:
-        seconds(options.contender, options.folder)
+        print_seconds(options.contender, options.folder)
         return
     if options.step != "time":
         build(options.folder, options.tuned)
@@ -72,23 +71,20 @@ def build(folder: Path, tuned: str | None) -> None:
 
 def table(folder: Path, rounds: int) -> None:
     """Print how long a call of each takes, and how much that is of the parallel loops."""
-    for kind, names in CONTENDERS.items():
-        times: dict[str, list[float]] = {name: [] for name in names}
-        for _ in range(rounds):
-            for name in names:
-                if found := asked(f"{kind}/{name}", folder):
-                    times[name].append(found)
-        loops = min(times["parallel loops"])
-        print(f"\n| {kind}, {BATCH} images | least | median | times the parallel loops |")
-        print("|---|---|---|---|")
-        for name, taken in times.items():
-            if taken:
-                least, middle = min(taken), median(taken)
-                cells = f"{least * 1e3:.2f} ms | {middle * 1e3:.2f} ms | {loops / least:.1f}"
-                print(f"| {name} | {cells} |")
+    contenders = {name: partial(measure, name, folder) for name in CONTENDERS}
+    times = {
+        name: [seconds for seconds in measured if seconds]
+        for name, measured in take_turns(contenders, rounds).items()
+    }
+    loops = min(times["parallel loops"])
+    print(head_table(f"step, {BATCH} images", "minimum", "median", "times the parallel loops"))
+    for name, taken in times.items():
+        if taken:
+            cells = f"{min(taken) * 1e3:.2f} ms | {median(taken) * 1e3:.2f} ms"
+            print(f"| {name} | {cells} | {loops / min(taken):.1f} |")
 
 
-def asked(contender: str, folder: Path) -> float | None:
+def measure(contender: str, folder: Path) -> float | None:
     """Return the minimum seconds of a call in a process of its own; None if it cannot run."""
     command = [sys.executable, __file__, "--contender", contender, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -98,13 +94,11 @@ def asked(contender: str, folder: Path) -> float | None:
     return float(done.stdout.split()[-1])
 
 
-def seconds(contender: str, folder: Path) -> None:
+def print_seconds(contender: str, folder: Path) -> None:
     """Print the minimum seconds of a call, after its results were compared with those of numpy."""
-    kind, _, name = contender.partition("/")
     arrays = drawn()
-    call = CONTENDERS[kind][name](arrays, folder)
-    right = numpy_step(arrays) if kind == "step" else [numpy_forward(arrays)[-1]]
-    for ours, theirs in zip(call(), right, strict=True):
+    call = CONTENDERS[contender](arrays, folder)
+    for ours, theirs in zip(call(), numpy_step(arrays), strict=True):
         scale = float(np.abs(theirs).max())
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * scale, rtol=1e-3)
     times: list[float] = []
@@ -216,39 +210,27 @@ def net_names() -> list[str]:
     return [one.op.name for one in net().inputs]
 
 
-def outputs_of(kind: str) -> tuple[list[Any], list[Any]]:
-    """Return the tensors that a step or a forward pass takes and gives."""
-    import autopipe
-
-    found = net()
-    if kind == "step":
-        return found.inputs, [found.loss, *autopipe.gradient(found.loss, found.weights)]
-    return [found.images, *found.weights], [found.scores]
-
-
-def function(
-    kind: str, make: Callable[[Any], Any], arrays: Arrays, _: Path
-) -> Callable[[], Arrays]:
+def function(make: Callable[[Any], Any], arrays: Arrays, _: Path) -> Callable[[], Arrays]:
     """Return the call of one function for all, as `make` schedules it."""
     import tvm
-    from machine import target
     from tvm import te
 
+    import autopipe
     from autopipe.measure.timing import use_threads
     from autopipe.schedules.conditions import Conditions
 
     here = target()
     use_threads(int(str(here["num_cores"])))
-    inputs, outputs = outputs_of(kind)
-    module = make(tvm.IRModule({"main": te.create_prim_func([*inputs, *outputs])}))
+    model = net()
+    outputs = [model.loss, *autopipe.gradient(model.loss, model.weights)]
+    module = make(tvm.IRModule({"main": te.create_prim_func([*model.inputs, *outputs])}))
     built = tvm.compile(module, Conditions.of(here, fast_algorithms=True).target)
-    given = arrays if kind == "step" else [arrays[0], *arrays[2:]]
-    made = [np.zeros([int(n) for n in out.shape], "float32") for out in outputs]
-    tensors = [tvm.runtime.tensor(array) for array in (*given, *made)]
+    results = [np.zeros([int(n) for n in out.shape], "float32") for out in outputs]
+    tensors = [tvm.runtime.tensor(array) for array in (*arrays, *results)]
 
     def call() -> Arrays:
         built["main"](*tensors)
-        return [tensor.numpy() for tensor in tensors[len(given) :]]
+        return [tensor.numpy() for tensor in tensors[len(arrays) :]]
 
     return call
 
@@ -258,13 +240,6 @@ def scheduled(module: Any) -> Any:  # noqa: ANN401 - TVM's module
     import autopipe
 
     return autopipe.auto_schedule(module).module
-
-
-def parallel(module: Any) -> Any:  # noqa: ANN401 - TVM's module
-    """Run outer loops in parallel, and nothing else."""
-    import naive
-
-    return naive.parallel(module)
 
 
 def torch_step(arrays: Arrays, _: Path) -> Callable[[], Arrays]:
@@ -319,58 +294,14 @@ def jax_step(arrays: Arrays, _: Path) -> Callable[[], Arrays]:
     return call
 
 
-def onnx_forward(arrays: Arrays, _: Path) -> Callable[[], Arrays]:
-    """Return onnxruntime's forward pass, with weights in the model."""
-    import onnxruntime
-    from onnx import TensorProto, helper, numpy_helper
-
-    names = [name for name in net_names() if name not in {"images", "labels"}]
-    weights = [numpy_helper.from_array(w, n) for n, w in zip(names, arrays[2:], strict=True)]
-    nodes: list[Any] = []
-    last = "images"
-
-    def add(op: str, *more: str, **options: Any) -> None:  # noqa: ANN401 - attributes
-        nonlocal last
-        nodes.append(helper.make_node(op, [last, *more], [f"t{len(nodes)}"], **options))
-        last = f"t{len(nodes) - 1}"
-
-    for layer, padding in ((0, 2), (2, 0)):
-        add("Conv", *names[layer : layer + 2], pads=[padding] * 4)
-        add("Relu")
-        add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
-    add("Flatten")
-    for layer in (4, 6, 8):
-        add("Gemm", *names[layer : layer + 2], transB=1)
-        add("Relu" if layer < LAST else "LogSoftmax")
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("images", arrays[0].shape), (last, (BATCH, 10)))
-    ]
-    graph = helper.make_graph(nodes, "lenet", ends[:1], ends[1:], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    return lambda: list(session.run(None, {"images": arrays[0]}))
-
-
-Contender = Callable[[Arrays, Path], Callable[[], Arrays]]
-CONTENDERS: Final[dict[str, dict[str, Contender]]] = {
-    "step": {
-        "parallel loops": partial(function, "step", parallel),
-        "package, untuned": partial(package, "untuned"),
-        "package, tuned": partial(package, "tuned"),
-        "one function": partial(function, "step", scheduled),
-        "numpy": lambda arrays, _: lambda: numpy_step(arrays),
-        "PyTorch": torch_step,
-        "JAX": jax_step,
-    },
-    "forward": {
-        "parallel loops": partial(function, "forward", parallel),
-        "one function": partial(function, "forward", scheduled),
-        "numpy": lambda arrays, _: lambda: [numpy_forward(arrays)[-1]],
-        "onnxruntime": onnx_forward,
-    },
+CONTENDERS: Final[dict[str, Callable[[Arrays, Path], Callable[[], Arrays]]]] = {
+    "parallel loops": partial(function, parallel),
+    "package, untuned": partial(package, "untuned"),
+    "package, tuned": partial(package, "tuned"),
+    "one function": partial(function, scheduled),
+    "numpy": lambda arrays, _: lambda: numpy_step(arrays),
+    "PyTorch": torch_step,
+    "JAX": jax_step,
 }
 
 

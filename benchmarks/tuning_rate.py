@@ -155,13 +155,13 @@ def _tell(work: Path, trials: int, failed: int, seconds: float) -> None:
 
 def _measure(name: str, tasks: Path, options: argparse.Namespace) -> tuple[dict[str, float], Curve]:
     """Run one contender in a process of its own; return how far it came in time, and its curve."""
+    from turns import import_from  # a contender of another checkout cannot
+
     cores = str(len(os.sched_getaffinity(0)))
-    environment = {**os.environ, "TVM_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": "1"}
     root = options.against if name == "before" else PIPELINE.parents[1]
     # `machine` is that of the checkout, too: it calls what may have another name in this one
-    environment["PYTHONPATH"] = os.pathsep.join(
-        (str(root.resolve()), f"{root.resolve()}/benchmarks")
-    )
+    environment = import_from(root, "benchmarks")
+    environment |= {"TVM_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as work:
         arguments = ["--contender", name, "--tasks", str(tasks), "--work", work]
         with subprocess.Popen(

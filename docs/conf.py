@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-UNLISTED: Final = ("adr/index", "figures", "measurements")
+UNLISTED: Final = ("adr/index", "figures")
 """Pages that others link to, and that the sidebar leaves out."""
 
 project = "autopipe"

@@ -15,7 +15,9 @@ os.environ["OMP_THREAD_LIMIT"] = "1"
 # What our commands print is buffered as it is for anybody, whoever runs these tests.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
-pytest_plugins = ["tests.support.fast", "tests.support.leaks", "tests.support.small_build"]
+pytest_plugins = [
+    "tests.support.demo", "tests.support.fast", "tests.support.leaks", "tests.support.small_build",
+]  # fmt: skip
 
 
 LONGEST = (

@@ -21,13 +21,13 @@ from autopipe.measure import build
 from autopipe.pipeline.isolate import Late
 from autopipe.schedules.policy import PLAIN
 from autopipe.schedules.replay import replay_schedule
-from tests.stages.small_tuning import matmul
+from tests.schedules.tensors import matmul
 from tests.support import here, kept
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import autopipe
-from tests.stages.small_tuning import matmul
+from tests.schedules.tensors import matmul
 found = autopipe.auto_schedule(matmul(24), trials=2, engines=["autotvm"], target={"num_cores": 1})
 print(found)
 """

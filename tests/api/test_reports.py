@@ -2,9 +2,7 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,31 +11,14 @@ from autopipe.api import reports
 from autopipe.errors import StoreError
 from autopipe.report.document import read_report
 from autopipe.report.html.page import build_page
-from tests.cli.test_app import environment, hanging
-from tests.support import driver, forked
+from tests.cli.test_app import hanging
+from tests.support.demo import Cli
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
-Cli = Callable[..., CompletedProcess[str]]
 
 REPORTS = ("--report", "report.json", "--report", "deep/in/junit.xml", "--report", "summary.md",
            "--report", "page.html")  # fmt: skip
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    (tmp_path / "model.txt").write_text("abc")
-    path = tmp_path / "demo.yaml"
-    path.write_text("version: 1\nname: demo\nmodel: {path: model.txt}\n")
-    return path
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    def start(*arguments: object, **fake: object) -> CompletedProcess[str]:
-        return forked.run(driver.main, arguments, tmp_path, environment(**fake))
-
-    return start
 
 
 def reported(folder: Path) -> dict[str, object]:

@@ -10,7 +10,7 @@ from tvm import te, topi
 import autopipe
 from autopipe.errors import ConfigError, ModelError, StageError
 from autopipe.schedules.analysis.classes import BlockClass
-from tests.stages.small_tuning import matmul
+from tests.schedules.tensors import matmul
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,10 @@ from autopipe.schedules import implementations
 from autopipe.schedules.engines import static
 from autopipe.schedules.policy import Policy
 from tests.artifacts.examples import best_record
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.made import choose_one
 from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.schedules.tensors import module_of
 
 POLICY = Policy((Rule(),), ("static", "default"))
 

@@ -24,9 +24,10 @@ from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Finding, Verdict
 from autopipe.schedules.engines import static
 from tests.compiler.dynamic_sizes.test_likely_kernels import extracted
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.tasks import CONDITIONS
 from tests.schedules.templates.test_dynamic_shapes import module
+from tests.schedules.tensors import module_of
 
 
 class Recording:

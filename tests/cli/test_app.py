@@ -1,12 +1,9 @@
 import inspect
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 from autopipe import errors
 from autopipe.api import flow, reports, shapes, tasks
 from autopipe.cli import app, pipelines
-from tests.support import driver, forked
+from tests.support.demo import Cli, command, environment
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -23,41 +20,6 @@ ROOT = Path(__file__).parents[2]
 
 IMPORTED = (app, flow, pipelines, reports, shapes, tasks)
 """What forks would import anew, each of them."""
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    (tmp_path / "model.txt").write_text("abc")
-    path = tmp_path / "demo.yaml"
-    path.write_text("version: 1\nname: demo\nmodel: {path: model.txt}\n")
-    return path
-
-
-Cli = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def command(*arguments: object) -> list[str]:
-    return [
-        sys.executable,
-        "-c",
-        "from tests.support.driver import main; main()",
-        *map(str, arguments),
-    ]
-
-
-def environment(**fake: object) -> dict[str, str]:
-    extra = {name: str(fake.pop(name)) for name in list(fake) if name.isupper()}
-    return {**os.environ, "PYTHONPATH": str(ROOT), **extra} | (
-        {"FAKE": json.dumps(fake)} if fake else {}
-    )
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    def run(*arguments: object, **fake: object) -> subprocess.CompletedProcess[str]:
-        return forked.run(driver.main, arguments, tmp_path, environment(**fake))
-
-    return run
 
 
 def test_a_run_publishes_its_package_and_again_does_nothing(cli: Cli, file: Path) -> None:

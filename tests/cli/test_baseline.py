@@ -3,10 +3,8 @@ from pathlib import Path
 import pytest
 
 from autopipe.report.document import RunReport
-from tests.api.test_reports import Cli, cli
 from tests.report.reports import full, latency
-
-__all__ = ["cli"]
+from tests.support.demo import Cli
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

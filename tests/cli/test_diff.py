@@ -2,10 +2,10 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
-from autopipe.cli.app import main
 from autopipe.lock import text
 from tests.lock.examples import LOCK, TASKS
 from tests.packaging import packages
@@ -23,18 +23,9 @@ OTHER = LOCK.model_copy(
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    def run(*arguments, code=0):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["autopipe", "diff", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        done = capsys.readouterr()
-        assert end.value.code == code, done.err
-        assert "Traceback" not in done.err
-        return done
-
-    return run
+def cli(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    return partial(call, "diff")
 
 
 @pytest.fixture

@@ -4,25 +4,22 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.cli.test_app import command, environment
-from tests.support import driver, forked
+from tests.support.demo import Cli, command, environment
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 TEXT = "version: 1\nname: demo\nmodel: {path: model.txt}\n"
 BUILDS = "builds: {v2: {target: {mcpu: x86-64-v2}}, v3: {target: {mcpu: x86-64-v3}}, me: {}}\n"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "model.txt").write_text("abc")
     (tmp_path / "demo.yaml").write_text(TEXT + BUILDS)
@@ -31,14 +28,6 @@ def folder(tmp_path: Path) -> Path:
         text = TEXT.replace("demo", name).replace("model.txt", "../model.txt")
         (tmp_path / "files" / f"{name}.yaml").write_text(text)
     return tmp_path
-
-
-@pytest.fixture
-def cli(folder: Path) -> Cli:
-    def run(*arguments: object, **fake: object) -> subprocess.CompletedProcess[str]:
-        return forked.run(driver.main, arguments, folder, environment(**fake))
-
-    return run
 
 
 def events(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

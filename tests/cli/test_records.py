@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from autopipe.cli.app import main
 from autopipe.records import lines
 from autopipe.records.about import WorkloadInfo
 from autopipe.records.store import RecordDetails, RecordStore
@@ -45,16 +44,9 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def cli(root, monkeypatch, capsys):
+def cli(root, call):
     def run(*arguments, store=root, code=0):
-        words = ["autopipe", "records", *arguments, "--store", store]
-        monkeypatch.setattr(sys, "argv", list(map(str, words)))
-        with pytest.raises(SystemExit) as end:
-            main()
-        done = capsys.readouterr()
-        assert end.value.code == code, done.err
-        assert "Traceback" not in done.err
-        return done
+        return call("records", *arguments, "--store", store, code=code)
 
     return run
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from hashlib import sha256
 
 import pytest
@@ -14,7 +15,6 @@ from autopipe.artifacts.model_nodes import (
     NodeMap,
 )
 from autopipe.artifacts.tuning import TuningResult
-from autopipe.cli.app import main
 from autopipe.lock import records, text
 from autopipe.report.document import as_json
 from tests.artifacts.examples import best_record, tuned_task, tuning_report
@@ -30,18 +30,9 @@ TASK = {"name": "dense", "workload": "0f", "calls": 2, "engine": "ansor", "imple
 
 
 @pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    def run(*arguments, code=0):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["autopipe", "report", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        done = capsys.readouterr()
-        assert end.value.code == code, done.err
-        assert "Traceback" not in done.err
-        return done
-
-    return run
+def cli(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    return partial(call, "report")
 
 
 def page(folder, name):

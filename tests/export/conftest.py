@@ -6,15 +6,7 @@ from pathlib import Path
 import pytest
 
 from autopipe.export.folder import export_package
-from autopipe.stages.package import PackageStage
 from tests.support.shared import once
-
-
-@pytest.fixture
-def package(context):
-    ctx = context()
-    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
-    return ctx.out / "small.tar"
 
 
 @pytest.fixture

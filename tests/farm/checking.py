@@ -16,7 +16,8 @@ from autopipe.safety.verdict import Checked
 from autopipe.schedules.conditions import Conditions
 from autopipe.tuning.runners.farm import open_runner
 from autopipe.tuning.runners.runner import Wanted
-from tests.schedules.engines.test_ansor import matmul, search
+from tests.schedules.engines.test_ansor import search
+from tests.schedules.tensors import matmul
 from tests.stages.small_tuning import FACTS
 
 
@@ -29,7 +30,7 @@ def main():
         Turn(lambda _: None), 0, lambda _: None,
     )  # fmt: skip
     runner = open_runner(wanted)
-    module = matmul()
+    module = matmul(32)
     trace = search(module).propose(1)[0]
     right, wrong = (
         Piece("checking", "matmul", module, "ansor", "direct", schedule)

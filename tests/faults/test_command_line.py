@@ -12,8 +12,8 @@ from autopipe.api import builds, flow
 from autopipe.api.publish import publish_package
 from autopipe.errors import ConfigError, StoreError
 from autopipe.pipeline.events import StageStarted
-from tests.cli.test_app import command, environment
 from tests.support import driver, forked
+from tests.support.demo import command, environment
 from tests.support.leaks import PLANTED
 
 GOOD = "version: 1\nname: demo\nmodel: {path: model.txt}\n"

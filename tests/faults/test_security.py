@@ -12,8 +12,8 @@ import pytest
 from autopipe.pipeline.isolate import Zygote
 from autopipe.processes import call
 from autopipe.processes.variables import select_variables
-from tests.cli.test_app import command, environment
 from tests.faults.forbidden import forbidden
+from tests.support.demo import command, environment
 from tests.support.table import each_row
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,7 @@
 """A package without TVM: what is in it is never run."""
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,14 @@ def changed(package: Path, **contents: Any) -> Path:
     left_out = contents.get("without", ())
     archive.write_archive(out, {name: folder / name for name in names if name not in left_out})
     return out
+
+
+def edit(*path: str | int, value: object) -> Callable[[Any], None]:
+    """Return a function that sets a field of a document, given by the keys that lead to it."""
+
+    def change(document: Any) -> None:
+        for key in path[:-1]:
+            document = document[key]
+        document[path[-1]] = value
+
+    return change

@@ -19,20 +19,13 @@ from autopipe.packaging.open import open_package
 from autopipe.signing.sign import sign_file
 from autopipe.signing.signature import SignedKind, find_signature_path
 from autopipe.signing.signers import Signers
-from autopipe.stages.package import PackageStage
+from tests.packaging.packages import edit
 from tests.signing import keys
 from tests.signing.keys import NEEDED
 from tests.support import small_build
 
 NAMES = (COMPONENTS, LIBRARY, MANIFEST, WEIGHTS)
 NEEDS = ("predicate", "buildDefinition", "internalParameters")
-
-
-@pytest.fixture
-def package(context):
-    ctx = context()
-    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
-    return ctx.out / "small.tar"
 
 
 @pytest.fixture
@@ -65,7 +58,7 @@ def test_only_what_a_signer_signed_is_loaded(package, repacked, tmp_path, monkey
     with package.open("rb") as content:
         sign_file(content, package, SignedKind.PACKAGE, key)
     assert open_package(package, signers=str(signers)).signature.threads == 2
-    other = repacked(change(*NEEDS, "signature", "threads", value=1))
+    other = repacked(edit(*NEEDS, "signature", "threads", value=1))
     shutil.copy(find_signature_path(package), find_signature_path(other))
     checked = Signers.check
 
@@ -85,7 +78,7 @@ def test_only_what_a_signer_signed_is_loaded(package, repacked, tmp_path, monkey
 @pytest.mark.fault("E14")
 def test_kernels_of_another_gpu_are_refused(repacked, never_loaded, monkeypatch):
     monkeypatch.setattr(cuda, "look", lambda: Gpu("NVIDIA T4", "sm_75", "13.0"))
-    package = repacked(change(*NEEDS, "processor", "gpu", value="sm_90"))
+    package = repacked(edit(*NEEDS, "processor", "gpu", value="sm_90"))
     with pytest.raises(PackageError, match=r"built for sm_90, but this GPU \(NVIDIA T4\) is sm_75"):
         open_package(package)
 
@@ -171,32 +164,26 @@ def test_a_library_cut_short_never_reaches_the_loader(repacked, library, never_l
         open_package(path)
 
 
-def change(*path, value):
-    def edit(document):
-        for key in path[:-1]:
-            document = document[key]
-        document[path[-1]] = value
-
-    return edit
-
-
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (change("format", value=3), r"manifest\.json does not fit: "),
-        (change("_type", value="https://in-toto.io/Statement/v2"), r"does not fit: _type: "),
+        (edit("format", value=3), r"manifest\.json does not fit: "),
+        (edit("_type", value="https://in-toto.io/Statement/v2"), r"does not fit: _type: "),
         (
-            change(*NEEDS[:2], "buildType", value="urn:autopipe:package:3"),
+            edit(*NEEDS[:2], "buildType", value="urn:autopipe:package:3"),
             r"does not fit: predicate\.buildDefinition\.buildType: .*package:2",
         ),
-        (change(*NEEDS, "signature", "threads", value="x"), r"Parameters\.signature\.threads: "),
-        (change("surprise", value=1), "surprise: Extra inputs are not permitted"),
-        (change("subject", value=[]), "lists no files; there are components"),
-        (change("subject", 0, "name", value="../x"), r"lists \.\./x, lib\.so"),
-        (change("subject", 0, "name", value=LIBRARY), "subject: .*listed twice"),
-        (change("subject", 1, "digest", "sha256", value="no digest"), r"subject\.1\.digest\."),
-        (change("subject", 1, "annotations", "size", value=-1), r"subject\.1\.annotations\.size"),
-        (change("subject", 1, "annotations", "size", value=1), r"'lib\.so' is damaged: it has"),
+        (edit(*NEEDS, "signature", "threads", value="x"), r"Parameters\.signature\.threads: "),
+        (edit("surprise", value=1), "surprise: Extra inputs are not permitted"),
+        (edit("subject", value=[]), "lists no files; there are components"),
+        (edit("subject", 0, "name", value="../x"), r"lists \.\./x, lib\.so"),
+        (edit("subject", 0, "name", value=LIBRARY), "subject: .*listed twice"),
+        (edit("subject", 1, "digest", "sha256", value="no digest"), r"subject\.1\.digest\."),
+        (
+            edit("subject", 1, "annotations", "size", value=-1),
+            r"subject\.1\.annotations\.size",
+        ),
+        (edit("subject", 1, "annotations", "size", value=1), r"'lib\.so' is damaged: it has"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(repacked, never_loaded, edit, message):
@@ -206,14 +193,14 @@ def test_a_manifest_that_does_not_fit_is_refused(repacked, never_loaded, edit, m
 
 @pytest.mark.fault("E14")
 def test_another_architecture_is_refused(repacked, never_loaded):
-    path = repacked(change(*NEEDS, "processor", "machine", value="riscv64"))
+    path = repacked(edit(*NEEDS, "processor", "machine", value="riscv64"))
     with pytest.raises(PackageError, match="built for riscv64, this machine is "):
         open_package(path)
 
 
 @pytest.mark.fault("E14")
 def test_a_processor_without_the_features_is_refused(repacked, never_loaded, monkeypatch):
-    path = repacked(change(*NEEDS, "processor", "mcpu", value="znver5"))
+    path = repacked(edit(*NEEDS, "processor", "mcpu", value="znver5"))
     has = cpu.list_host_features() - {"sse4.2", "popcnt"}
     monkeypatch.setattr(cpu, "list_host_features", lambda: has)
     with pytest.raises(PackageError, match=r"built for znver5, .* has no popcnt, sse4\.2"):
@@ -222,7 +209,7 @@ def test_a_processor_without_the_features_is_refused(repacked, never_loaded, mon
 
 @pytest.mark.fault("D19")
 def test_another_tvm_is_refused_with_what_to_install(repacked, never_loaded):
-    path = repacked(change(*NEEDS, "runtime", "apache-tvm-ffi", value="0.1.9"))
+    path = repacked(edit(*NEEDS, "runtime", "apache-tvm-ffi", value="0.1.9"))
     with pytest.raises(SetupError) as caught:
         open_package(path)
     installed = manifest.read_installed_runtime()

@@ -42,11 +42,6 @@ class Spend(Fake, frozen=True):
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def ends(monkeypatch):
     monkeypatch.setattr(Spend, "forced", [])
     return lambda how: monkeypatch.setattr(Spend, "how", how)

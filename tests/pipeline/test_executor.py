@@ -11,18 +11,6 @@ from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import FACTS, Act, Dice, Fixed, Here, Measure, Tune, Upper, demo, go, told
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "model.txt"
-    path.write_text("ABC")
-    return path
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def test_second_run_is_all_cached(root: Path, source: Path) -> None:
     first, made = go(demo(source), root)
     assert first == ["run import", "run lower", "run tune"]

@@ -13,18 +13,6 @@ from autopipe.store.store import open_store
 from tests.pipeline.fakes import FACTS, FILE, Fixed, Measure, Upper, demo, go
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "model.txt"
-    path.write_text("ABC")
-    return path
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 class Unknown(Fixed):
     def known(self, facets: Iterable[Facet]) -> Facts | None:
         return None if set(facets) else {}

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def zygote() -> Iterator[Zygote]:
     with Zygote(preload=()) as started:
         yield started

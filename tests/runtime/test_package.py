@@ -26,7 +26,7 @@ from autopipe.runtime import package as runtime
 from autopipe.runtime.folder import CallError
 from autopipe.runtime.weights import are_aligned, read_header, view_weight
 from autopipe.stages.package import PackageStage
-from tests.packaging.packages import FILES, changed
+from tests.packaging.packages import FILES, changed, edit
 from tests.support.shared import once
 from tests.support.small_build import DENSE, TARGET, save_library
 
@@ -34,13 +34,6 @@ GIVEN = {
     "data/x": np.random.default_rng(1).standard_normal((4, 8)).astype("float32"),
     "ids": np.array([0, 4, 2, 1]),
 }
-
-
-@pytest.fixture
-def package(context):
-    ctx = context()
-    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
-    return ctx.out / "small.tar"
 
 
 @pytest.fixture(autouse=True)
@@ -246,15 +239,6 @@ def test_numbers_that_are_none_are_refused(package, monkeypatch, options, variab
         runtime.open_package(package, **options)
 
 
-def edit(*path, value):
-    def change(document):
-        for key in path[:-1]:
-            document = document[key]
-        document[path[-1]] = value
-
-    return change
-
-
 NEEDS = ("predicate", "buildDefinition", "internalParameters")
 
 
@@ -276,7 +260,11 @@ NEEDS = ("predicate", "buildDefinition", "internalParameters")
         (edit(*NEEDS, "signature", "device", value="cuda"), 4, "takes autopipe itself"),
         (edit(*NEEDS, "processor", "machine", value="riscv64"), 4, "built for riscv64"),
         (edit(*NEEDS, "processor", "features", value=["magic"]), 3, "magic"),
-        (edit(*NEEDS, "runtime", value={"apache-tvm": "9"}), 4, "the package needs apache-tvm 9"),
+        (
+            edit(*NEEDS, "runtime", value={"apache-tvm": "9"}),
+            4,
+            "the package needs apache-tvm 9",
+        ),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_one_line_and_a_status(package, change, status, reason):

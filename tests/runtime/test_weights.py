@@ -20,7 +20,6 @@ from autopipe.runtime.weights import (
     view_weight,
     widen_weights,
 )
-from autopipe.stages.package import PackageStage
 from tests.support.table import each_row
 
 ARRAYS = {
@@ -107,13 +106,6 @@ def test_a_damaged_header_is_one_line(content, reason):
     with pytest.raises(ValueError, match=re.escape(reason)) as raised:
         read_header(memoryview(content))
     assert "\n" not in str(raised.value)
-
-
-@pytest.fixture
-def package(context):
-    ctx = context()
-    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
-    return ctx.out / "small.tar"
 
 
 def mapped_ranges(path):

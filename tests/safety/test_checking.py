@@ -9,8 +9,9 @@ from autopipe.safety import checking
 from autopipe.safety.checking import Checker
 from autopipe.safety.job import Piece
 from autopipe.safety.verdict import Checked, Finding
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import module_of
 
 RIGHT, WRONG = (str(finding) for finding in (Finding.RIGHT, Finding.WRONG))
 

@@ -23,9 +23,10 @@ from autopipe.schedules.policy import Contender
 from tests.safety.test_inspection import FACTS, Counting
 from tests.schedules import saboteur
 from tests.schedules.bad_schedules import doubled, spoil
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import module_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

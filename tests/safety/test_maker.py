@@ -14,9 +14,10 @@ from autopipe.schedules.engines import static
 from autopipe.schedules.implementations.implementation import build_implementations
 from autopipe.schedules.policy import Contender
 from tests.schedules import saboteur
-from tests.schedules.engines.test_static import conv, module_of
+from tests.schedules.engines.test_static import conv
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import module_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -18,8 +18,9 @@ from autopipe.measure.check import PlainLoops, compile_schedule
 from autopipe.measure.linked import write_library
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import default, static
-from tests.schedules.engines.test_static import SERVED, module_of
+from tests.schedules.engines.test_static import SERVED
 from tests.schedules.templates import test_dot_product, test_rows, test_window
+from tests.schedules.tensors import module_of
 from tests.support.emulation import COMPILER, EMULATOR, Emulator, has_emulator
 
 FACTS = {

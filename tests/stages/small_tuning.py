@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import tvm
-from tvm import te
 
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.stage import Context
 from autopipe.stages.tune import TuneStage
 from tests.schedules.tasks import task
+from tests.schedules.tensors import matmul
 from tests.support import here
 
 FACTS = {
@@ -20,16 +20,6 @@ FACTS = {
     Facet.TVM: {"tvm": tvm.__version__},
     Facet.DEVICE: {"cpu": "this one"},
 }
-
-
-def matmul(size=48):
-    left = te.placeholder((size, size), "float32", name="left")
-    right = te.placeholder((size, size), "float32", name="right")
-    k = te.reduce_axis((0, size), name="k")
-    out = te.compute(
-        (size, size), lambda i, j: te.sum(left[i, k] * right[k, j], axis=k), name="matmul"
-    )
-    return tvm.IRModule({"main": te.create_prim_func([left, right, out])})
 
 
 def emit(event):

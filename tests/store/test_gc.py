@@ -13,11 +13,6 @@ from autopipe.store.store import Store, open_store
 from tests.pipeline.fakes import Act, go
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def make(root: Path, *notes: str) -> None:
     for note in notes:
         go([Act(do="write", note=note)], root)

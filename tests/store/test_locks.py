@@ -16,7 +16,7 @@ from autopipe.store import locks
 from autopipe.store.gc import collect_garbage
 from autopipe.store.locks import FOR_EVER, Patience
 from autopipe.store.store import open_store
-from tests.cli.test_app import cli, command, environment, file  # noqa: F401
+from tests.support.demo import command, environment
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -136,8 +136,8 @@ def test_waiting_for_ever_ends_as_soon_as_the_lock_is_free(root: Path, hold: Hol
 @pytest.mark.fault("C12", "G13")
 def test_a_run_waits_no_longer_than_it_is_told(
     tmp_path: Path,
-    file: Path,  # noqa: F811
-    cli: Callable[..., subprocess.CompletedProcess[str]],  # noqa: F811
+    file: Path,
+    cli: Callable[..., subprocess.CompletedProcess[str]],
     hold: Hold,
 ) -> None:
     assert cli("run", file, do="write").returncode == 0
@@ -171,8 +171,8 @@ def test_a_run_waits_no_longer_than_it_is_told(
 @pytest.mark.parametrize("arguments", [["plan"], ["cache", "gc"]])
 def test_other_commands_say_for_whom_they_wait(
     tmp_path: Path,
-    file: Path,  # noqa: F811
-    cli: Callable[..., subprocess.CompletedProcess[str]],  # noqa: F811
+    file: Path,
+    cli: Callable[..., subprocess.CompletedProcess[str]],
     hold: Hold,
     arguments: list[str],
 ) -> None:

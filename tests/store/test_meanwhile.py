@@ -34,13 +34,6 @@ class Meddler(list[Event]):
             self.deed()
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "model.txt"
-    path.write_text("ABC")
-    return path
-
-
 def check(source: Path, root: Path) -> None:
     """See that a run now ends right, whatever has happened before."""
     _, made = go(demo(source), root)

@@ -18,18 +18,6 @@ from autopipe.store.store import open_store
 from tests.pipeline.fakes import Act, Read, demo, go, told
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "model.txt"
-    path.write_text("ABC")
-    return path
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def stages(source: Path) -> list[Stage]:
     return demo(source)[:2]
 

@@ -13,6 +13,7 @@ import pytest
 from autopipe.environment.facet import Facet
 from autopipe.pipeline.events import Event
 from autopipe.pipeline.stage import Context
+from autopipe.stages.package import PackageStage
 from tests.artifacts.examples import library as built
 from tests.artifacts.examples import library_task
 
@@ -174,3 +175,11 @@ def context(tmp_path: Path, model: Path, library: Path) -> Callable[..., Context
         )
 
     return make
+
+
+@pytest.fixture
+def package(context: Callable[..., Context]) -> Path:
+    """The package of the model and the library."""
+    ctx = context()
+    PackageStage(pipeline="small", configuration={"version": 1}).run(ctx)
+    return ctx.out / "small.tar"

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from autopipe.lock import text
-from tests.cli.test_app import environment
 from tests.docs.command_lines import calls, check
 from tests.lock.examples import LOCK, TASKS
+from tests.support.demo import environment
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "guides" / "ci"

@@ -15,9 +15,9 @@ from autopipe.api import flow
 from autopipe.config.cache import Cache
 from autopipe.lock.mode import Mode
 from autopipe.records.store import RecordStore
-from tests.cli.test_app import environment
 from tests.records.written import HERE, MODULE, record
 from tests.support import driver, forked
+from tests.support.demo import environment
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

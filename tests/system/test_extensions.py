@@ -277,8 +277,9 @@ def test_a_template_that_fails_is_told_and_leaves_the_function_to_the_next_one(i
     """Also where the functions that it raises on are parts of one."""
     from autopipe.safety.job import Piece, do
     from autopipe.schedules.templates import TEMPLATES
-    from tests.schedules.engines.test_static import conv, module_of
+    from tests.schedules.engines.test_static import conv
     from tests.schedules.tasks import CONDITIONS
+    from tests.schedules.tensors import module_of
 
     match = (
         f"if len(sch.get_child_blocks(sch.get_sblock('root'))) < {9 if parts == 1 else 2}:\n"

@@ -16,7 +16,7 @@ import pytest
 
 from autopipe.store.gc import verify_store
 from autopipe.store.store import open_store
-from tests.cli.test_app import command, environment
+from tests.support.demo import command, environment
 
 ROOT = Path(__file__).parents[2]
 BATCH = 4

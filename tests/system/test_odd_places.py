@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_app import Cli, cli, command, environment, file
-
-__all__ = ["cli", "file"]
+from tests.support.demo import Cli, command, environment
 
 
 def shell(line: str, folder: Path, **fake: object) -> subprocess.CompletedProcess[bytes]:

@@ -18,9 +18,9 @@ from autopipe.pipeline.stage import Context, Need
 from autopipe.store.artifact import Kind
 from autopipe.store.store import open_store
 from tests.artifacts.examples import library, library_task
-from tests.cli.test_app import environment
 from tests.pipeline.fakes import Fake, Fixed, Here, Read, Upper
 from tests.support import driver, forked
+from tests.support.demo import environment
 
 pytestmark = pytest.mark.fault("G8")
 
@@ -200,14 +200,6 @@ def test_what_fails_because_of_what_differs_is_no_failure_of_its_own(rebuild):
     assert isinstance(caught.value.__cause__, StageError)
     assert isinstance(told[-1], StageFailed)
     assert (told[-1].stage, told[-1].exit_code) == ("rebuild", 1)
-
-
-@pytest.fixture
-def file(tmp_path):
-    (tmp_path / "model.txt").write_text("abc")
-    path = tmp_path / "demo.yaml"
-    path.write_text("version: 1\nname: demo\nmodel: {path: model.txt}\n")
-    return path
 
 
 def run(file, *options, **fake):

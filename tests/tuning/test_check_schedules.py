@@ -8,25 +8,17 @@ import tvm
 
 from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
-from autopipe.records.record import Platform
-from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
 from autopipe.schedules.engines import static
 from autopipe.tuning.check_schedules import Checks, check_winners
 from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.schedules.tensors import module_of
 from tests.traces.hostile import forge
 from tests.tuning.states import ANSOR, TEMPLATES, state_of
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,6 @@ from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.measure.turn import TurnTimeout
 from autopipe.pipeline.counted import Watch
-from autopipe.records.record import Platform
-from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.safety.checking import Checker, Postponed
 from autopipe.safety.inspection import NO_TIME, Inspector
 from autopipe.safety.job import Piece
@@ -27,21 +24,15 @@ from autopipe.tuning.decision.extras import Extras
 from autopipe.tuning.decision.model_runs import Limits, Pace, TooLate
 from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.journal import Journal
 from autopipe.tuning.progress import ProgressReporter
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.tensors import module_of
 from tests.stages.small_tuning import FACTS
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
 
 NOBODY: Any = (lambda _: [], lambda *_: None)
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
 def test_what_is_kept_for_later_steps_is_not_left():

@@ -8,9 +8,7 @@ from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.measure.turn import TurnTimeout
 from autopipe.pipeline.counted import Watch
-from autopipe.records.record import Platform
 from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
 from autopipe.schedules.policy import PLAIN, SERIAL
 from autopipe.tuning.deadline import Deadline
@@ -18,9 +16,10 @@ from autopipe.tuning.decision.extras import Extras, make_extras, measure_extras
 from autopipe.tuning.decision.repeat import find_undecided
 from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.journal import Journal
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.made import failures
 from tests.schedules.tasks import task
+from tests.schedules.tensors import module_of
 from tests.tuning.states import TEMPLATES, state_of, trials_of
 
 LOOPS = Proposal(SERIAL, "plain")
@@ -39,12 +38,6 @@ class Machine:
             raise self.error
         self.asked.append(([candidate.schedule for candidate in candidates], count))
         return [FAST for _ in candidates]
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
 def state(journal, index, seconds):

@@ -30,9 +30,10 @@ from autopipe.tuning.evidence import Proposal
 from autopipe.tuning.journal import Journal
 from autopipe.tuning.setup import ModelTasks, Setup
 from autopipe.tuning.sized_models import SizedModel
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.schedules.tensors import module_of
 from tests.tuning.states import ANSOR, TEMPLATES, state_of
 
 

@@ -6,24 +6,14 @@ from typing import Any
 import pytest
 
 from autopipe.measure.measurement import Measurement
-from autopipe.records.record import Platform
-from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.journal import Journal
 from autopipe.tuning.search import library_cost as price
 from tests.schedules.tasks import task
 from tests.support.table import each_row
 from tests.tuning.states import TEMPLATES, state_of
 
 LIBRARY = Contender("autotvm", "openblas")
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
 def states(journal, *times):

@@ -10,15 +10,13 @@ from autopipe.measure.measurement import Measurement
 from autopipe.processes.contained import Failed
 from autopipe.processes.failure import Failure, How
 from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.schedules.policy import Contender
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.journal import Journal
 from autopipe.tuning.search.first_round import measure_shares, measure_starts
 from autopipe.tuning.search.loop import TuningLoop, choose_batch_size
 from autopipe.tuning.search.scheduler import choose_by_gradient, choose_round_robin
 from autopipe.tuning.search.searcher import OutOfTime, Searcher
-from tests.tuning.states import ANSOR, HERE, STATIC, TEMPLATES, state, trials_of
+from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state, trials_of
 
 
 class Proposals:
@@ -64,12 +62,6 @@ class Stopwatch:
             schedule = candidate.schedule
             time = self.seconds(schedule)
             yield place, Measurement(error="crashed") if math.isinf(time) else Measurement((time,))
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, HERE, Session.resume(tmp_path))
 
 
 def states(count, **fields):

@@ -2,21 +2,15 @@
 
 import json
 
-import pytest
-
 from autopipe.errors import StageError
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.counted import Watch
-from autopipe.records.record import Platform
-from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.stages.build import _list_likely_records
 from autopipe.tuning.deadline import Deadline
 from autopipe.tuning.decision.extras import Extras
 from autopipe.tuning.decision.over_sizes import find_families, invite_guests, pick_settings
 from autopipe.tuning.decision.repeat import measure_repeats
 from autopipe.tuning.evidence import Proposal
-from autopipe.tuning.journal import Journal
 from tests.artifacts.examples import best_record
 from tests.schedules.tasks import task
 from tests.tuning.states import ANSOR, TEMPLATES, state_of, trials_of
@@ -50,12 +44,6 @@ class Maker:
     def replay(self, name, _, schedule):
         if (name, schedule) in self.unfit:
             raise StageError("does not fit")
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
 def pair():

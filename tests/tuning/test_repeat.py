@@ -9,9 +9,7 @@ from autopipe.config.schedules import Rule
 from autopipe.measure.measurement import Measurement
 from autopipe.pipeline.counted import Watch
 from autopipe.records.proofs import list_proofs
-from autopipe.records.record import Platform
 from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.schedules.engines import default, loops
 from autopipe.schedules.policy import SERIAL
 from autopipe.schedules.replay import replay_schedule
@@ -22,8 +20,9 @@ from autopipe.tuning.evidence import Proposal, TaskEvidence
 from autopipe.tuning.journal import Journal
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
-from tests.schedules.engines.test_static import dense, module_of
+from tests.schedules.engines.test_static import dense
 from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.tensors import module_of
 from tests.tuning.states import ANSOR, STATIC, TEMPLATES, state_of, trials_of
 
 
@@ -45,12 +44,6 @@ class Machine:
             else Measurement(error="crashed")
             for each in names
         ]
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, Platform("t", "v", "d"), Session.resume(tmp_path))
 
 
 def state(rule=None):

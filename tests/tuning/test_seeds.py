@@ -13,18 +13,16 @@ from autopipe.records.about import WorkloadInfo
 from autopipe.records.merge import add_seeds
 from autopipe.records.record import Record
 from autopipe.records.seed import Seed, list_seed_keys
-from autopipe.records.session import Session
-from autopipe.records.store import RecordStore
 from autopipe.safety.maker import Maker
 from autopipe.schedules.engines.engine import MeasuredSchedule
 from autopipe.schedules.engines.knobs.space import Space
 from autopipe.schedules.templates.serve import serve
-from autopipe.tuning.journal import Journal
 from autopipe.tuning.search.seeds import find_nearest_setting, find_seeds
 from tests.records.test_autotvm import PRODUCT
-from tests.schedules.engines.test_static import conv, dense, depthwise, module_of
+from tests.schedules.engines.test_static import conv, dense, depthwise
 from tests.schedules.made import failures
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import module_of
 from tests.tuning.states import HERE, TEMPLATES, state_of, trials_of
 
 
@@ -39,12 +37,6 @@ def documents(module):
     assert served is not None
     space = Space.of(served, CONDITIONS.hardware, 0)
     return [space.document(index) for index in range(6)]
-
-
-@pytest.fixture
-def journal(tmp_path):
-    with RecordStore.open(tmp_path / "records.sqlite", pytest.fail) as store:
-        yield Journal(store, HERE, Session.resume(tmp_path))
 
 
 @pytest.fixture

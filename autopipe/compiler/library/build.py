@@ -89,15 +89,12 @@ def build_library(
     lowered_module: tvm.IRModule,
     scheduled_kernels: Mapping[str, tvm.IRModule],
     target: tvm.target.Target,
-    *,
-    packs_at_load: bool = False,
 ) -> Built:
     """Compile the lowered module with the scheduled body of each PrimFunc.
 
     Takes what `link_graph` does, and raises what it and `compile_graph` do.
     """
-    linked = link_graph(lowered_module, scheduled_kernels, target, packs_at_load=packs_at_load)
-    return compile_graph(lower_graph(linked))
+    return compile_graph(lower_graph(link_graph(lowered_module, scheduled_kernels, target)))
 
 
 def link_graph(

@@ -3,7 +3,9 @@
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.verification.reference import EXACT_BYTES
 
 FLOAT = TensorProto.FLOAT
@@ -101,3 +103,15 @@ def machine(imported, **options):
         return [result.numpy()] if hasattr(result, "numpy") else [each.numpy() for each in result]
 
     return call
+
+
+def vet(made, tmp_path):
+    """Return a model that has passed the gate of the frontend."""
+    path = save(made, tmp_path)
+    return gate.vet_model(source.read_model_file(path), path, {})
+
+
+def by_onnx(made, feeds):
+    """Return the outputs of a model by the reference evaluator of ONNX."""
+    with np.errstate(all="ignore"):
+        return ReferenceEvaluator(made).run(None, feeds)

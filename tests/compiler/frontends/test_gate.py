@@ -12,13 +12,8 @@ from autopipe.compiler.frontends.onnx.operators import OPERATORS
 from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.compiler.frontends.onnx.reading.check_operators import MAX_OPSET, MIN_OPSET
 from autopipe.errors import ModelError
-from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value
+from tests.compiler.frontends.models import dense, ints, model, node, save, tensor, value, vet
 from tests.support.table import each_row
-
-
-def vet(made, tmp_path):
-    path = save(made, tmp_path)
-    return gate.vet_model(source.read_model_file(path), path, {})
 
 
 def refusal(made, tmp_path):

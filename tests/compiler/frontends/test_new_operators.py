@@ -10,7 +10,17 @@ from onnx.reference import ReferenceEvaluator
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading import check_operators
 from autopipe.errors import ModelError
-from tests.compiler.frontends.models import compiled, ints, model, node, run, save, tensor, value
+from tests.compiler.frontends.models import (
+    by_onnx,
+    compiled,
+    ints,
+    model,
+    node,
+    run,
+    save,
+    tensor,
+    value,
+)
 from tests.support.table import each_row
 
 NEWEST = 28
@@ -74,11 +84,6 @@ def check(cases, expected, tmp_path, opset=26, atol=2e-5):
     for output, ours, reference in results:
         assert ours.dtype == reference.dtype, output.name
         np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=atol, err_msg=output.name)
-
-
-def by_onnx(made, feeds):
-    with np.errstate(all="ignore"):
-        return ReferenceEvaluator(made).run(None, feeds)
 
 
 QUERY, KEY, VALUE = floats(1, 4, 3, 8), floats(1, 2, 5, 8, seed=1), floats(1, 2, 5, 6, seed=2)

@@ -18,9 +18,8 @@ from autopipe.compiler.frontends.onnx.reading.gate import vet_model
 from autopipe.compiler.frontends.onnx.rewriting import cleanup
 from autopipe.errors import ModelError
 from docs.operators_page import PAGE, describe_operators
-from tests.compiler.frontends.models import compiled, model, run, save, value
+from tests.compiler.frontends.models import by_onnx, compiled, model, run, save, value
 from tests.compiler.frontends.test_new_operators import (
-    by_onnx,
     case,
     check,
     floats,

@@ -6,18 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.reading import gate
 from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
 from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
-from tests.compiler.frontends.models import ints, model, node, run, tensor, value
+from tests.compiler.frontends.models import by_onnx, ints, model, node, run, tensor, value
 from tests.support.table import each_row
-
-
-def by_onnx(made, feeds):
-    with np.errstate(all="ignore"):
-        return ReferenceEvaluator(made).run(None, feeds)
 
 
 def simplified(made, *, rtol=0.0, runtime=by_onnx, **given):

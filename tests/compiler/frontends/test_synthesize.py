@@ -10,22 +10,16 @@ from autopipe.compiler.frontends.onnx.facts.synthesize import (
     synthesize_weights,
 )
 from autopipe.compiler.frontends.onnx.load import load_model
-from autopipe.compiler.frontends.onnx.reading import gate, source
 from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
 from autopipe.config.model import Model, Weights
 from autopipe.config.paths import find_model_path
-from tests.compiler.frontends.models import dense, ints, model, node, run, save, tensor, value
+from tests.compiler.frontends.models import dense, ints, model, node, run, tensor, value, vet
 
 LIGHT = "pkg:onnx/backend/test/data/light/light_{}.onnx"
 
 
-def vetted(made, tmp_path):
-    path = save(made, tmp_path)
-    return gate.vet_model(source.read_model_file(path), path, {})
-
-
 def drawn(made, tmp_path, given, seed=0):
-    found = vetted(made, tmp_path)
+    found = vet(made, tmp_path)
     return synthesize_weights(found.model.graph, given, found.shapes, seed), found.model.graph
 
 
@@ -128,7 +122,7 @@ def test_masks_and_integers_are_left_alone(tmp_path):
 
 
 def test_constant_kernels_are_noticed(tmp_path):
-    found = vetted(dense(), tmp_path)
+    found = vet(dense(), tmp_path)
     bias = np.arange(4, dtype=np.float32)
     for kernel, constant in ((np.full((3, 4), 0.02, "f"), True), (np.eye(3, 4, dtype="f"), False)):
         weights = {"weight": kernel, "bias": bias}

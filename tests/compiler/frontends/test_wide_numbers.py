@@ -9,8 +9,8 @@ from tvm import relax
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
-from tests.compiler.frontends.models import compiled, model, node, run, save, value
-from tests.compiler.frontends.test_new_operators import by_onnx, case, merged
+from tests.compiler.frontends.models import by_onnx, compiled, model, node, run, save, value
+from tests.compiler.frontends.test_new_operators import case, merged
 
 DOUBLE, LARGE = TensorProto.DOUBLE, TensorProto.INT64
 IMAGE = np.random.default_rng(1).standard_normal((1, 2, 4, 6))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tvm import te, topi
+from tvm import topi
 from tvm.s_tir import Schedule
 
 from autopipe.schedules.analysis import gemm, movement, windows
@@ -10,11 +10,7 @@ from autopipe.schedules.analysis.gemm import Axis
 from autopipe.schedules.analysis.product import Product
 from autopipe.schedules.implementations.filtering import KERNEL, Tiling
 from autopipe.schedules.implementations.transforms import TRANSFORMS
-from tests.schedules.engines.test_static import module_of
-
-
-def placeholder(*shape):
-    return te.placeholder(shape, "float32")
+from tests.schedules.tensors import module_of, tensor
 
 
 def product(tensors, position=0):
@@ -24,7 +20,7 @@ def product(tensors, position=0):
 
 
 def test_a_transpose_moves_by_one_stride_for_each_axis():
-    x = placeholder(2, 8, 12)
+    x = tensor(2, 8, 12)
     found = movement.match_movement(Schedule(module_of([x, topi.transpose(x, (0, 2, 1))], [])))
     assert found is not None
     assert (found.extents, found.tail) == ((2, 12, 8), 1)
@@ -37,7 +33,7 @@ def test_a_transpose_moves_by_one_stride_for_each_axis():
 
 
 def test_a_batched_product_is_a_loop_around_a_gemm():
-    x, y = placeholder(2, 8, 12), placeholder(2, 12, 20)
+    x, y = tensor(2, 8, 12), tensor(2, 12, 20)
     tensors = [x, y, topi.nn.batch_matmul(x, y, transpose_b=False)]
     found = gemm.match_gemm(product(tensors))
     assert found is not None
@@ -46,7 +42,7 @@ def test_a_batched_product_is_a_loop_around_a_gemm():
 
 
 def test_a_convolution_of_one_pixel_is_one_gemm():
-    x, w = placeholder(1, 14, 14, 16), placeholder(1, 1, 16, 32)
+    x, w = tensor(1, 14, 14, 16), tensor(1, 1, 16, 32)
     sch = Schedule(module_of([x, w, topi.nn.conv2d_nhwc(x, w, 1, 0, 1)], []))
     *copies, block = sch.get_child_blocks(sch.get_sblock("root"))
     for copy in copies:
@@ -59,19 +55,19 @@ def test_a_convolution_of_one_pixel_is_one_gemm():
 
 
 def test_how_often_an_element_of_an_operand_is_read():
-    x, y = placeholder(8, 12), placeholder(20, 12)
+    x, y = tensor(8, 12), tensor(20, 12)
     found = product([x, y, topi.matmul(x, y, transp_b=True)])
     assert (found.extents, found.terms) == ((8, 20), (12,))
     assert [found.copied(load) for load in found.loads] == [([0], [0]), ([1], [0])]
     assert [found.copies(load) for load in found.loads] == [1, 1]
-    x, w = placeholder(1, 14, 14, 16), placeholder(3, 3, 16, 32)
+    x, w = tensor(1, 14, 14, 16), tensor(3, 3, 16, 32)
     found = product([x, w, topi.nn.conv2d_nhwc(x, w, 1, 1, 1)], 1)
     assert found.copies(found.loads[0]) == 14 * 14 * 9 / (16 * 16)
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 def test_windows_of_a_pooling(layout):
-    x = placeholder(*((1, 56, 56, 96) if layout == "NHWC" else (1, 96, 56, 56)))
+    x = tensor(*((1, 56, 56, 96) if layout == "NHWC" else (1, 96, 56, 56)))
     y = topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max", layout=layout)
     found = windows.match_windows(Schedule(module_of([x, y], [])))
     if layout == "NCHW":

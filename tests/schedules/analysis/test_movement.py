@@ -17,13 +17,10 @@ from autopipe.schedules.templates.template import AnyTemplate, dump, replay_sett
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import TARGET
+from tests.schedules.tensors import module_of, tensor
 from tests.support.table import each_row
 
 WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
-
-
-def tensor(*shape, dtype="float32"):
-    return te.placeholder(shape, dtype)
 
 
 def unary(function, *shape, dtype="float32"):
@@ -167,10 +164,6 @@ CASES: list[tuple[AnyTemplate, Mapping[str, Callable[[], Any]], str]] = [
     *((TRANSPOSE, CROSSING, case) for case in CROSSING),
 ]
 NAMES = [f"{template.name}-{case}" for template, _, case in CASES]
-
-
-def module_of(tensors):
-    return tvm.IRModule({"main": te.create_prim_func(tensors)})
 
 
 def serving(module):

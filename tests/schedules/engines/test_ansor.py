@@ -13,18 +13,9 @@ from autopipe.schedules.replay import apply_trace, dump_trace
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_dlight import conv, softmax
 from tests.schedules.tasks import CONDITIONS, task
+from tests.schedules.tensors import matmul
 
 TARGET = tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
-
-
-def matmul(size=32):
-    left = te.placeholder((size, size), "float32", name="left")
-    right = te.placeholder((size, size), "float32", name="right")
-    k = te.reduce_axis((0, size), name="k")
-    out = te.compute(
-        (size, size), lambda i, j: te.sum(left[i, k] * right[k, j], axis=k), name="matmul"
-    )
-    return tvm.IRModule({"main": te.create_prim_func([left, right, out])})
 
 
 def search(module, known=(), engine=None):
@@ -33,7 +24,7 @@ def search(module, known=(), engine=None):
 
 @pytest.fixture(scope="module")
 def proposed():
-    module = matmul()
+    module = matmul(32)
     found = search(module)
     batches = []
     for _ in range(3):
@@ -77,7 +68,7 @@ def test_a_search_does_not_propose_what_is_known(proposed):
 
 
 def test_no_more_is_proposed_than_asked_for():
-    assert len(search(matmul()).propose(3)) == 3
+    assert len(search(matmul(32)).propose(3)) == 3
 
 
 def test_a_small_design_space_runs_out():
@@ -103,14 +94,14 @@ def test_a_small_design_space_runs_out():
 )  # fmt: skip
 def test_a_trace_that_does_not_apply_is_an_error_in_words(trace, why):
     with pytest.raises(StageError, match=why):
-        apply_trace(matmul(), trace)
+        apply_trace(matmul(32), trace)
 
 
 def test_a_trace_of_another_workload_does_not_apply():
     data = te.placeholder((8,), "float32", name="data")
     other = tvm.IRModule({"main": te.create_prim_func([data, te.compute((8,), lambda i: data[i])])})
     with pytest.raises(StageError, match="the trace does not fit"):
-        apply_trace(other, search(matmul()).propose(1)[0])
+        apply_trace(other, search(matmul(32)).propose(1)[0])
 
 
 @pytest.mark.parametrize("workload", [conv, softmax], ids=["conv", "softmax"])

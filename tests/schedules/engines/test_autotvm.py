@@ -23,9 +23,10 @@ from autopipe.schedules.templates.template import dump
 from tests.artifacts.examples import best_record
 from tests.schedules.computed import assert_same
 from tests.schedules.engines.test_default import softmax
-from tests.schedules.engines.test_static import conv, dense, module_of
+from tests.schedules.engines.test_static import conv, dense
 from tests.schedules.made import choose_one
 from tests.schedules.tasks import CONDITIONS, Trusting, task
+from tests.schedules.tensors import module_of
 
 TUNERS = ("grid", "random", "model")
 SIDES = tuple(2**n for n in range(8))

@@ -4,9 +4,9 @@ from tvm import te, topi
 from autopipe.schedules.engines.ansor import Ansor, has_all_instances
 from autopipe.schedules.engines.engine import Problem
 from autopipe.schedules.primitives import make_schedule
-from tests.schedules.engines.test_static import module_of
 from tests.schedules.tasks import CONDITIONS, task
 from tests.schedules.templates.test_sequence import SERVED, convolutions
+from tests.schedules.tensors import module_of
 
 
 def test_a_border_that_is_lost_is_seen():

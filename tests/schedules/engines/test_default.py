@@ -8,6 +8,7 @@ from autopipe.schedules.engines import default
 from autopipe.schedules.hardware import vector_bits
 from tests.compiler.graphs import TARGET
 from tests.schedules.computed import assert_same, called, compiled
+from tests.schedules.tensors import module_of
 from tests.support.table import each_row
 
 
@@ -64,10 +65,6 @@ CASES = {
     "argmax": argmax,
     "integers": integers,
 }
-
-
-def module_of(tensors):
-    return tvm.IRModule({"main": te.create_prim_func(tensors)})
 
 
 @each_row("name", CASES)

@@ -11,8 +11,8 @@ from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from tests.compiler.cuda_graphs import CONDITIONS as GPU
 from tests.schedules.engines.test_default import pool
-from tests.schedules.engines.test_static import module_of
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import module_of
 from tests.support.table import each_row
 
 SIZE = 96

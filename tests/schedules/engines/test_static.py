@@ -17,6 +17,7 @@ from autopipe.schedules.templates.contraction import CONTRACTION
 from tests.schedules.computed import CHECKED, assert_same, positive
 from tests.schedules.engines.test_default import argmax, pool
 from tests.schedules.tasks import CONDITIONS, TARGET
+from tests.schedules.tensors import module_of
 from tests.support.table import each_row
 
 PLAIN = replace(CONDITIONS, fast_algorithms=False)
@@ -64,11 +65,6 @@ SERVED = {
     "batched": batched,
 }
 OTHERS = {"pool": (pool, "reduction"), "argmax": (argmax, "reduction")}
-
-
-def module_of(tensors, weights=()):
-    function = te.create_prim_func(tensors).with_attr("layout_free_buffers", list(weights))
-    return tvm.IRModule({"main": function})
 
 
 def planned(module):

@@ -13,6 +13,7 @@ from autopipe.schedules.templates import by_hand
 from autopipe.schedules.templates.by_hand import BY_HAND, StepsBeside
 from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.tasks import TARGET
+from tests.schedules.tensors import module_of
 
 HARDWARE = HardwareParams(vector_bits=256, registers=16, cores=2)
 
@@ -21,10 +22,6 @@ def matched(module):
     found = BY_HAND.match(make_schedule(module))
     assert found is not None
     return found
-
-
-def module_of(tensors):
-    return tvm.IRModule({"main": te.create_prim_func(tensors)})
 
 
 def summed(shape, axis):

@@ -23,7 +23,7 @@ from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.tiling import padding
 from autopipe.schedules.tiling.lines import Lines
 from tests.schedules.computed import assert_same
-from tests.schedules.engines.test_static import module_of
+from tests.schedules.tensors import module_of
 from tests.support.table import each_row
 
 WIDE = HardwareParams(

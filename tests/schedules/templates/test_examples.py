@@ -9,8 +9,8 @@ from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.sequence import SEQUENCE
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from autopipe.schedules.templates.window import WINDOW
-from tests.schedules.engines.test_static import module_of
 from tests.schedules.loops import extents
+from tests.schedules.tensors import module_of, tensor
 
 WIDE = HardwareParams(
     vector_bits=512, registers=32, cores=2, features=frozenset({"avx512vnni", "avx512bw", "sse2"})
@@ -26,12 +26,8 @@ def scheduled(template, tensors, free=()):
     return found, knobs, sch.mod.script()
 
 
-def placeholder(*shape, dtype="float32"):
-    return te.placeholder(shape, dtype)
-
-
 def test_a_concatenation_is_written_in_parts_without_conditions():
-    x, y = placeholder(4, 32), placeholder(4, 64)
+    x, y = tensor(4, 32), tensor(4, 64)
     found, knobs, script = scheduled(ELEMENTWISE, [x, y, topi.concatenate([x, y], 1)])
     assert (found.parts, knobs.width) == ((32, 64), 32)
     assert extents(script) == [4, 3, 1, 32]
@@ -39,7 +35,7 @@ def test_a_concatenation_is_written_in_parts_without_conditions():
 
 
 def test_a_transpose_is_written_in_blocks_of_columns():
-    x = placeholder(66049, 21)
+    x = tensor(66049, 21)
     found, knobs, script = scheduled(TRANSPOSE, [x, topi.transpose(x)])
     assert (found.rows, found.columns) == (66049, 21)
     assert (knobs.width, knobs.columns, knobs.down, knobs.across) == (16, 4, 2, 6)
@@ -47,14 +43,14 @@ def test_a_transpose_is_written_in_blocks_of_columns():
 
 
 def test_three_channels_are_unrolled_in_a_change_of_layout():
-    x = placeholder(1, 224, 224, 3)
+    x = tensor(1, 224, 224, 3)
     _, _, script = scheduled(TRANSPOSE, [x, topi.transpose(x, (0, 3, 1, 2))])
     assert extents(script)[0] == 25
     assert "in T.unroll(3)" in script
 
 
 def test_windows_read_each_row_of_the_input_once():
-    x, w = placeholder(1, 56, 56, 96), placeholder(3, 3, 96, 1)
+    x, w = tensor(1, 56, 56, 96), tensor(3, 3, 96, 1)
     y = topi.nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1)
     _, knobs, script = scheduled(WINDOW, [x, w, y], [1])
     assert (knobs.rows, knobs.columns, knobs.width) == (4, 32, 16)
@@ -65,7 +61,7 @@ def test_windows_read_each_row_of_the_input_once():
 
 
 def test_four_products_of_bytes_are_summed_by_an_instruction():
-    x, w = placeholder(28, 64, dtype="uint8"), placeholder(64, 32, dtype="int8")
+    x, w = tensor(28, 64, dtype="uint8"), tensor(64, 32, dtype="int8")
     k = te.reduce_axis((0, 64))
     y = te.compute(
         (28, 32), lambda i, j: te.sum(x[i, k].astype("int32") * w[k, j].astype("int32"), k)
@@ -78,8 +74,8 @@ def test_four_products_of_bytes_are_summed_by_an_instruction():
 
 
 def test_two_convolutions_are_two_parts():
-    x, first = placeholder(1, 8, 8, 4), placeholder(3, 3, 4, 4)
-    second, other = placeholder(3, 3, 4, 4), placeholder(1, 8, 8, 4)
+    x, first = tensor(1, 8, 8, 4), tensor(3, 3, 4, 4)
+    second, other = tensor(3, 3, 4, 4), tensor(1, 8, 8, 4)
     y = topi.nn.relu(topi.nn.conv2d_nhwc(x, first, 1, 1, 1))
     y = topi.nn.relu(topi.add(topi.nn.conv2d_nhwc(y, second, 1, 1, 1), other))
     found, _, _ = scheduled(SEQUENCE, [x, first, second, other, y], [1, 2])

@@ -10,10 +10,7 @@ from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.window import WINDOW
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
-
-
-def tensor(*shape):
-    return te.placeholder(shape, "float32", name="x")
+from tests.schedules.tensors import tensor
 
 
 def chosen(tensors):

@@ -8,6 +8,7 @@ from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates.long_rows import LONG_ROWS
 from tests.schedules.computed import assert_same, positive
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import module_of
 
 LONG = 1 << 17
 
@@ -26,10 +27,6 @@ def normalized():
 def largest():
     x = te.placeholder((27, 1 << 13), "float32")
     return [x, topi.max(x)]
-
-
-def module_of(tensors):
-    return tvm.IRModule({"main": te.create_prim_func(tensors)})
 
 
 @pytest.mark.parametrize("tensors", [squares(LONG), normalized(), largest()])

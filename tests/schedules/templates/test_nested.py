@@ -2,7 +2,6 @@
 
 import json
 
-import tvm
 from tvm import te, tirx, topi
 
 from autopipe.schedules.hardware import HardwareParams
@@ -11,13 +10,10 @@ from autopipe.schedules.templates.elementwise import ELEMENTWISE
 from autopipe.schedules.templates.serve import serve
 from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.computed import assert_same, normal
+from tests.schedules.tensors import module_of
 from tests.support.table import each_row
 
 WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
-
-
-def module_of(tensors):
-    return tvm.IRModule({"main": te.create_prim_func(tensors)})
 
 
 def of(function, *shape):

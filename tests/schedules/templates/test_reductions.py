@@ -22,15 +22,12 @@ from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.templates.reduction import REDUCTION
 from tests.schedules.computed import assert_same, normal
 from tests.schedules.tasks import CONDITIONS
+from tests.schedules.tensors import tensor
 from tests.support.table import each_row
 
 ROOT = Path(__file__).parents[3]
 OWN = runpy.run_path(str(ROOT / "benchmarks" / "own_computes.py"))["OWN"]
 SMALL = HardwareParams(vector_bits=128, registers=16, cores=2)
-
-
-def tensor(*shape, dtype="float32"):
-    return te.placeholder(shape, dtype, name="x")
 
 
 def few(module):
@@ -97,13 +94,15 @@ def first_of_wide(length=45, *, summed=False, down=False):
     return [x, at, most]
 
 
+def larger(one, other):
+    """Return the larger of two places with values, the first place of equal values."""
+    keep = tirx.Or(one[1] > other[1], tirx.And(one[1] == other[1], one[0] < other[0]))
+    return tirx.Select(keep, one[0], other[0]), tirx.Select(keep, one[1], other[1])
+
+
 def falling():
     """Return the first of the largest elements, counted from the end."""
     x, k = tensor(7, 45), te.reduce_axis((0, 45))
-
-    def larger(one, other):
-        keep = tirx.Or(one[1] > other[1], tirx.And(one[1] == other[1], one[0] < other[0]))
-        return tirx.Select(keep, one[0], other[0]), tirx.Select(keep, one[1], other[1])
 
     first = te.comm_reducer(larger, lambda at, most: (tirx.const(-1, at), tirx.min_value(most)))
     return [x, *te.compute((7,), lambda i: first((44 - k, x[i, k]), axis=k))]
@@ -151,10 +150,6 @@ def pool(kind, pad):
 def first_of_windows(size):
     """Return where the first maximum of each window is, with a border that does not count."""
     x, sides = tensor(3, 9, 11), [te.reduce_axis((0, size)) for _ in range(2)]
-
-    def larger(one, other):
-        keep = tirx.Or(one[1] > other[1], tirx.And(one[1] == other[1], one[0] < other[0]))
-        return tirx.Select(keep, one[0], other[0]), tirx.Select(keep, one[1], other[1])
 
     first = te.comm_reducer(larger, lambda at, most: (tirx.const(99, at), tirx.min_value(most)))
 

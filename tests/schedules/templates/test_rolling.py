@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from tvm import te, topi
+from tvm import topi
 
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.primitives import make_schedule
@@ -11,15 +11,11 @@ from autopipe.schedules.templates import serve
 from autopipe.schedules.templates.rolling import ROLLING
 from autopipe.schedules.templates.template import dump, replay_setting
 from tests.schedules.computed import assert_same, normal
-from tests.schedules.engines.test_static import module_of
+from tests.schedules.tensors import module_of, tensor
 from tests.support.table import each_row
 
 ALONE = HardwareParams(vector_bits=256, registers=16, cores=1)
 SEVERAL = replace(ALONE, cores=3)
-
-
-def tensor(*shape):
-    return te.placeholder(shape, "float32")
 
 
 def block(

@@ -12,53 +12,50 @@ from autopipe.schedules.replay import replay_schedule
 from autopipe.schedules.templates import sequence
 from autopipe.schedules.templates.sequence import SEQUENCE
 from tests.schedules.computed import assert_same
-from tests.schedules.engines.test_static import PLAIN, conv, module_of, planned
+from tests.schedules.engines.test_static import PLAIN, conv, planned
 from tests.schedules.tasks import CONDITIONS, TARGET
-
-
-def placeholder(*shape):
-    return te.placeholder(shape, "float32")
+from tests.schedules.tensors import module_of, tensor
 
 
 def convolutions():
-    x, v, w = placeholder(1, 3, 10, 12), placeholder(8, 3, 3, 3), placeholder(8, 8, 3, 3)
+    x, v, w = tensor(1, 3, 10, 12), tensor(8, 3, 3, 3), tensor(8, 8, 3, 3)
     y = topi.nn.relu(topi.nn.conv2d_nchw(x, v, 1, 1, 1))
     return [x, v, w, topi.nn.relu(topi.nn.conv2d_nchw(y, w, 1, 1, 1))], [1, 2]
 
 
 def attention():
-    q, k, v = placeholder(2, 16, 8), placeholder(2, 16, 8), placeholder(2, 16, 8)
+    q, k, v = tensor(2, 16, 8), tensor(2, 16, 8), tensor(2, 16, 8)
     shares = topi.nn.softmax(topi.nn.batch_matmul(q, k))
     return [q, k, v, topi.nn.batch_matmul(shares, v, transpose_b=False)], []
 
 
 def attention_with_bias():
     """The bias has one axis more, so that the scores are reshaped twice before their softmax."""
-    q, k, bias = placeholder(2, 16, 8), placeholder(2, 16, 8), placeholder(1, 2, 16, 16)
+    q, k, bias = tensor(2, 16, 8), tensor(2, 16, 8), tensor(1, 2, 16, 16)
     scores = topi.divide(topi.nn.batch_matmul(q, k), 3.0)
     biased = topi.reshape(topi.add(topi.reshape(scores, (1, 2, 16, 16)), bias), (2, 16, 16))
     return [q, k, bias, topi.nn.softmax(biased)], []
 
 
 def normalized():
-    x, scale, w = placeholder(6, 32), placeholder(32), placeholder(32, 24)
+    x, scale, w = tensor(6, 32), tensor(32), tensor(32, 24)
     return [x, scale, w, topi.matmul(topi.nn.rms_norm(x, scale, [1]), w)], [1, 2]
 
 
 def two_results():
-    x, v, w = placeholder(6, 32), placeholder(32, 16), placeholder(16, 8)
+    x, v, w = tensor(6, 32), tensor(32, 16), tensor(16, 8)
     y = topi.matmul(x, v)
     return [x, v, w, y, topi.matmul(topi.tanh(y), w)], [1, 2]
 
 
 def sliced():
-    x, w = placeholder(6, 32), placeholder(32, 12)
+    x, w = tensor(6, 32), tensor(32, 12)
     return [x, w, topi.strided_slice(topi.matmul(x, w), [1], [5], [1], [0])], [1]
 
 
 def centred():
     """What the mean is taken from is read twice: computed anew, it needs no memory."""
-    x = placeholder(4, 6, 48)
+    x = tensor(4, 6, 48)
     centre = topi.subtract(x, topi.divide(topi.sum(x, [0, 2], keepdims=True), 192.0))
     spread = topi.sum(topi.multiply(centre, centre), [0, 2], keepdims=True)
     return [x, topi.multiply(centre, spread)], []
@@ -66,7 +63,7 @@ def centred():
 
 def shares_of_channels():
     """The logarithms of the sums are taken once for all channels, as the sums are written."""
-    x = placeholder(2, 16, 4, 12)
+    x = tensor(2, 16, 4, 12)
     return [x, topi.nn.log_softmax(x, axis=1)], []
 
 
@@ -112,7 +109,7 @@ def test_each_part_is_served_and_the_whole_computes_the_same(case):
 
 @pytest.mark.parametrize("engine", ["static", "default"])
 def test_both_convolutions_are_parallel_and_vectorized(engine):
-    x, v, w = placeholder(1, 8, 56, 56), placeholder(16, 8, 3, 3), placeholder(16, 16, 3, 3)
+    x, v, w = tensor(1, 8, 56, 56), tensor(16, 8, 3, 3), tensor(16, 16, 3, 3)
     y = topi.nn.relu(topi.nn.conv2d_nchw(x, v, 1, 1, 1))
     module = module_of([x, v, w, topi.nn.relu(topi.nn.conv2d_nchw(y, w, 1, 1, 1))], [1, 2])
     made = choose_fallback([engine], module, PLAIN)
@@ -150,13 +147,13 @@ def test_weights_of_every_part_may_be_packed():
 
 def test_one_reduction_is_for_others_and_so_is_what_no_template_serves():
     assert SEQUENCE.match(make_schedule(module_of(*conv()))) is None
-    x = placeholder(4, 6, 6)
+    x = tensor(4, 6, 6)
     sorted_twice = topi.sort(topi.sort(x, 1), 1)
     assert SEQUENCE.match(make_schedule(module_of([x, sorted_twice]))) is None
 
 
 def test_what_says_nothing_of_itself_is_a_part_of_its_own():
-    x = placeholder(5, 37)
+    x = tensor(5, 37)
     module = module_of([x, topi.sum(topi.cumsum(topi.exp(x), 1), axis=1)])
     assert [part.template.name for part in matched(module).parts] == [
         "elementwise", "by_hand", "rows"
@@ -165,7 +162,7 @@ def test_what_says_nothing_of_itself_is_a_part_of_its_own():
 
 
 def test_a_part_that_names_a_buffer_anew_keeps_its_loops_together():
-    x = placeholder(3, 5, 7)
+    x = tensor(3, 5, 7)
     module = module_of([x, topi.nn.softmax(x, axis=1)])
     PlainLoops(module, TARGET).check(planned(module).module)
 
@@ -215,7 +212,7 @@ def test_a_block_that_nothing_serves_leaves_the_templates_of_the_others():
 
 
 def test_numbers_take_the_place_of_tensors_that_hold_one_only():
-    x, at = placeholder(16, 64), te.placeholder((16,), "int64")
+    x, at = tensor(16, 64), te.placeholder((16,), "int64")
     ones = topi.full((64,), "float32", 1.0)
     taken = te.compute((16,), lambda i: x[i, at[i]] * ones[at[i]])
     k, j = te.reduce_axis((0, 16)), te.reduce_axis((0, 16))

@@ -11,13 +11,9 @@ from autopipe.schedules.primitives import make_schedule
 from autopipe.schedules.templates.transpose import TRANSPOSE
 from tests.compiler.graphs import TARGET
 from tests.schedules.computed import assert_same, called, compiled, normal
-from tests.schedules.engines.test_static import module_of
+from tests.schedules.tensors import module_of, tensor
 
 HERE = HardwareParams.of(TARGET)
-
-
-def placeholder(*shape, dtype="float32"):
-    return te.placeholder(shape, dtype, name="x")
 
 
 def strides_of(tensors):
@@ -38,7 +34,7 @@ def scheduled(module, knobs=None):
 
 
 def test_axes_that_all_tensors_move_through_evenly_are_one_loop():
-    x, bias = placeholder(257, 257, 21), placeholder(21, 1, 1)
+    x, bias = tensor(257, 257, 21), tensor(21, 1, 1)
     loops = strides_of([x, bias, topi.add(topi.transpose(x, (2, 0, 1)), bias)])
     assert loops.extents == (21, 66049)
     assert loops.written == (66049, 1)
@@ -46,14 +42,14 @@ def test_axes_that_all_tensors_move_through_evenly_are_one_loop():
 
 
 def test_axes_are_cut_where_a_read_divides_them():
-    x = placeholder(1, 5, 3, 8)
+    x = tensor(1, 5, 3, 8)
     shuffled = topi.reshape(topi.transpose(x, (0, 2, 1, 3)), (1, 15, 8))
     loops = strides_of([x, shuffled])
     assert (loops.extents, loops.reads[0].strides) == ((3, 5, 8), (8, 24, 1))
 
 
 def test_a_value_made_of_an_index_is_for_others():
-    x = placeholder(4)
+    x = tensor(4)
     assert strides_of([x, te.compute((4, 8), lambda i, j: x[i] * j.astype("float32"))]) is None
 
 
@@ -68,7 +64,7 @@ def test_a_value_made_of_an_index_is_for_others():
     ],
 )  # fmt: skip
 def test_any_order_sides_and_type_are_transposed(shape, order, dtype):
-    x = placeholder(*shape, dtype=dtype)
+    x = tensor(*shape, dtype=dtype)
     module = module_of([x, topi.transpose(x, order)])
     (function,) = compiled([scheduled(module)])
     tensors = normal(module)
@@ -76,7 +72,7 @@ def test_any_order_sides_and_type_are_transposed(shape, order, dtype):
 
 
 def test_every_setting_transposes_alike():
-    x = placeholder(37, 21)
+    x = tensor(37, 21)
     module = module_of([x, topi.transpose(x)])
     knobs = list(TRANSPOSE.settings(served(module), HERE))
     assert {one.threads for one in knobs} == {True, False}
@@ -85,7 +81,7 @@ def test_every_setting_transposes_alike():
 
 
 def test_a_short_side_is_unrolled_inside_the_loop_over_the_long_one():
-    x = placeholder(1, 56, 77, 3)
+    x = tensor(1, 56, 77, 3)
     module = module_of([x, topi.transpose(x, (0, 3, 1, 2))])
     assert served(module).interleaves
     text = scheduled(module).script()
@@ -97,13 +93,13 @@ def test_a_short_side_is_unrolled_inside_the_loop_over_the_long_one():
 
 def fused():
     """Yield what is computed around a transpose: other types, parts, and tensors read twice."""
-    x, bias, other = placeholder(11, 13, 22), placeholder(22, 1, 1), placeholder(22, 11, 13)
+    x, bias, other = tensor(11, 13, 22), tensor(22, 1, 1), tensor(22, 11, 13)
     y = topi.transpose(x, (2, 0, 1))
     yield [x, bias, other, topi.nn.relu(topi.add(topi.multiply(topi.add(y, bias), y), other))]
-    small = placeholder(21, 35, dtype="uint8")
+    small = tensor(21, 35, dtype="uint8")
     yield [small, topi.multiply(topi.cast(topi.transpose(small), "float32"), 0.25)]
     yield [x, topi.transpose(topi.strided_slice(x, [1, 2, 3], [10, 12, 20]), (2, 1, 0))]
-    square = placeholder(29, 29)
+    square = tensor(29, 29)
     yield [square, topi.add(square, topi.transpose(square))]
 
 
@@ -123,4 +119,4 @@ def test_elementwise_work_is_done_on_transposed_blocks(tensors):
     ids=["nothing crosses", "a condition", "truths"],
 )
 def test_what_it_does_not_serve(tensors):
-    assert TRANSPOSE.match(make_schedule(module_of(tensors(placeholder(16, 16))))) is None
+    assert TRANSPOSE.match(make_schedule(module_of(tensors(tensor(16, 16))))) is None

@@ -15,14 +15,11 @@ from autopipe.schedules.tiling import window_tile
 from autopipe.schedules.tiling.window_tile import WindowTile
 from tests.schedules.computed import CHECKED, assert_same, normal
 from tests.schedules.tasks import TARGET
+from tests.schedules.tensors import tensor
 from tests.support.table import each_row
 
 WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
 NARROW = HardwareParams(vector_bits=128, registers=16, cores=3)
-
-
-def tensor(*shape, dtype="float32"):
-    return te.placeholder(shape, dtype)
 
 
 def depthwise(size=9, channels=24, kernel=3, *, stride=1, pad=1, dilation=1, layout="NHWC"):

@@ -9,9 +9,9 @@ from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.templates.contraction import CONTRACTION
 from autopipe.schedules.tiling.nest import Nest
 from autopipe.schedules.tiling.tile import Tile, list_tiles
-from tests.schedules.engines.test_static import module_of
 from tests.schedules.loops import extents
 from tests.schedules.templates.test_contraction import conv, served
+from tests.schedules.tensors import module_of
 
 WIDE = HardwareParams(vector_bits=512, registers=32, cores=2)
 TILE = Tile(rows=6, columns=32, width=16, packed=True, outer="columns", unroll=1)
