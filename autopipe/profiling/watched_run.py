@@ -197,10 +197,6 @@ def _list_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, list[int]]:
     return {name: list(array.shape) for name, array in arrays.items()}
 
 
-if __name__ == "__main__":
-    call.serve_request(_answer_request)
-
-
 def make_zero_inputs(signature: Signature, sizes: Sequence[str]) -> dict[str, np.ndarray]:
     """Return zeros for each input; `sizes` are texts such as `input:0=4` for dynamic dimensions.
 
@@ -230,3 +226,7 @@ def _read_size(ports: Sequence[Port], text: str) -> tuple[str, int]:
     except (ValueError, IndexError):
         pass
     raise ConfigError(f"--size {format_value(text)}: write INPUT[:AXIS]=N of a dynamic dimension")
+
+
+if __name__ == "__main__":
+    call.serve_request(_answer_request)

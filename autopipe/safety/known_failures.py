@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import tvm_ffi
-from pydantic import AwareDatetime, StrictInt, TypeAdapter
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, StrictInt, TypeAdapter
 
 from autopipe import foreign
 from autopipe.config.problem import format_value
@@ -45,12 +45,14 @@ _FACETS: Final = (Facet.TARGET, Facet.TVM, Facet.LIBRARIES, Facet.EXTENSIONS, Fa
 class Former:
     """How a piece of work ended in earlier runs."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     how: str
     folder: str
     """Its quarantine folder."""
     runs: StrictInt
     """Number of failed runs."""
-    last: AwareDatetime
+    last: Annotated[AwareDatetime, BeforeValidator(lambda at: datetime.fromisoformat(str(at)))]
     """Time of the last failure."""
 
     @property
