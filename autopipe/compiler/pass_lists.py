@@ -49,7 +49,6 @@ from autopipe.compiler.named_pass import (
 )
 from autopipe.compiler.pass_state import LinkState, LowerState, OptimizeState
 from autopipe.compiler.passes.add_destinations import add_destinations
-from autopipe.compiler.passes.add_kernel import add_kernel
 from autopipe.compiler.passes.compute_sizes_first import compute_sizes_first
 from autopipe.compiler.passes.convert_layout import convert_layout
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
@@ -59,15 +58,18 @@ from autopipe.compiler.passes.fuse_attention import SOFTMAX, fuse_attention
 from autopipe.compiler.passes.fuse_ops import describe_kernels, fuse_ops, match_ops, name_ops
 from autopipe.compiler.passes.inline_bodies import inline_bodies
 from autopipe.compiler.passes.inline_scalars import inline_scalars
-from autopipe.compiler.passes.insert_schedules import insert_schedules
+from autopipe.compiler.passes.insert_schedules import add_kernel, insert_schedules
 from autopipe.compiler.passes.keep_growth_apart import keep_growth_apart
 from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.compiler.passes.lift_weights import lift_weights
 from autopipe.compiler.passes.mark_weight_buffers import mark_weight_buffers
 from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
-from autopipe.compiler.passes.replace_copies_by_views import RESHAPE, replace_copies_by_views
-from autopipe.compiler.passes.replace_dynamic_copies import replace_dynamic_copies
+from autopipe.compiler.passes.replace_copies_by_views import (
+    RESHAPE,
+    replace_copies_by_views,
+    replace_dynamic_copies,
+)
 from autopipe.compiler.passes.rewrite_transposed_convolutions import rewrite_transposed_convolutions
 from autopipe.compiler.passes.round_products import round_products
 from autopipe.compiler.passes.round_weights import round_weights

@@ -23,6 +23,7 @@ from tvm.s_tir import SBlockRealize
 from tvm.sym import Analyzer, detect_linear_equation
 from tvm.tirx import For, ForKind, IntImm, PrimFunc, Stmt
 
+from autopipe.compiler.loops.copy_loops import replace_variables
 from autopipe.compiler.loops.index_borders import (
     COMPARISONS,
     build_difference,
@@ -73,7 +74,7 @@ def _compare_first(
     if not is_of_indices(comparison):
         return comparison
     inlined_comparison = type(comparison)(
-        *(_substitute_variables(side, values) for side in (comparison.a, comparison.b))
+        *(replace_variables(side, values) for side in (comparison.a, comparison.b))
     )
     linear = detect_linear_equation(build_difference(inlined_comparison), [loop.loop_var])
     if len(linear) == 0 or not is_number(linear[0]) or int(linear[0]) == 0:
@@ -81,16 +82,7 @@ def _compare_first(
     if not _is_uniform(int(linear[0]), linear[1], int(loop.extent), analyzer):
         return comparison
     zero = IntImm(str(loop.loop_var.ty), 0)
-    return analyzer.simplify(_substitute_variables(inlined_comparison, [(loop.loop_var, zero)]))
-
-
-def _substitute_variables(expr: Expr, values: Sequence[tuple[Var, Expr]]) -> Expr:
-    """Substitute values for variables in an expression."""
-
-    def find_value(var: Var) -> Expr:
-        return next((value for old, value in values if old.same_as(var)), var)
-
-    return tvm_ffi.structural_map(expr, (Var, find_value))
+    return analyzer.simplify(replace_variables(inlined_comparison, [(loop.loop_var, zero)]))
 
 
 def _is_uniform(step: int, start: Expr, count: int, analyzer: Analyzer) -> bool:

@@ -22,7 +22,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad
 
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 
 _FEWEST: Final = 4
 """Minimum length of a chain that gains: at three links the correction costs what it saves."""
@@ -89,9 +89,7 @@ def _list_chains(
     for at, statement in enumerate(statements):
         is_link = _is_link(statement, own_buffers)
         read_buffers = find_nodes(statement.value.b if is_link else statement, tvm.ir.Var)
-        open_chains = [
-            one for one in open_chains if not any(map(one.load.source.same_as, read_buffers))
-        ]
+        open_chains = [one for one in open_chains if not is_among(one.load.source, read_buffers)]
         if not is_link:
             continue
         value = statement.value
@@ -110,7 +108,7 @@ def _is_link(statement: tirx.Stmt, own_buffers: Sequence[tvm.ir.Var]) -> bool:
     if not isinstance(value, tirx.Max | tirx.Min) or not is_float(value):
         return False
     load = value.a
-    if not isinstance(load, TensorLoad) or not any(map(load.source.same_as, own_buffers)):
+    if not isinstance(load, TensorLoad) or not is_among(load.source, own_buffers):
         return False
     places = [one.base if isinstance(one, tirx.Ramp) else one for one in load.indices]
     if not all(isinstance(place, tirx.IntImm) for place in places):

@@ -23,7 +23,7 @@ from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad
 
 from autopipe.compiler.codegen.join_extrema import is_float, join_extrema
-from autopipe.compiler.find_nodes import find_nodes
+from autopipe.compiler.find_nodes import find_nodes, is_among
 from autopipe.compiler.graph.arithmetic import build_let
 
 _CHOICES: Final = (tirx.Max, tirx.Min)
@@ -37,7 +37,7 @@ def propagate_nan(function: tirx.PrimFunc) -> tirx.PrimFunc:
     index_extrema = _find_index_extrema(function) if has_integers else []
 
     def propagated(choice: Expr) -> Expr:
-        if not is_float(choice) or any(map(choice.same_as, index_extrema)):
+        if not is_float(choice) or is_among(choice, index_extrema):
             return choice
         return _rewrite_extremum(choice)
 

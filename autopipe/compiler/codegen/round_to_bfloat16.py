@@ -22,6 +22,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 
 from autopipe.compiler.graph.arithmetic import build_let
+from autopipe.compiler.loops.copy_loops import replace_variables
 
 _SHORT: Final = "bfloat16"
 _WIDE: Final = "float32"
@@ -34,10 +35,6 @@ _REINTERPRET: Final = "tirx.reinterpret"
 
 def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Round at each cast to bfloat16 of a kernel, and store its bfloat16 buffers as bits."""
-    bit_buffers = _pair_local_buffers(function)
-
-    def renamed(var: tvm.ir.Var) -> tvm.ir.Var:
-        return next((bits for buffer, bits in bit_buffers if buffer.same_as(var)), var)
 
     def loaded(load: TensorLoad) -> tvm.ir.Expr:
         if str(load.source.ty.dtype) != _BITS or not _is_short(load):
@@ -51,8 +48,9 @@ def round_to_bfloat16(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return tirx.BufferStore(store.buffer, _to_bits(store.value), store.indices)
 
     rounded_function = tvm_ffi.structural_map(function, (tirx.Cast, _expand_cast))
+    rounded_function = replace_variables(rounded_function, _pair_local_buffers(function))
     return tvm_ffi.structural_map(
-        rounded_function, [(tvm.ir.Var, renamed), (TensorLoad, loaded), (tirx.BufferStore, stored)]
+        rounded_function, [(TensorLoad, loaded), (tirx.BufferStore, stored)]
     )
 
 

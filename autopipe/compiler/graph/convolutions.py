@@ -1,11 +1,12 @@
 """Layouts and copies of convolutions, shared by passes over them."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import tvm
 from tvm import relax
 
 from autopipe.compiler.graph.calls import address_call, graph_functions, list_bindings
+from autopipe.compiler.graph.literals import read_static_shape
 
 LAYOUTS: Final = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -36,6 +37,31 @@ def list_distinct_convolutions(module: tvm.IRModule) -> list[relax.Call]:
                 continue
             distinct_calls.setdefault(address_call(call, call.args), call)
     return list(distinct_calls.values())
+
+
+class ConvolutionAxis(NamedTuple):
+    """The parameters of a convolution along a spatial axis."""
+
+    size: int
+    taps: int
+    stride: int
+    dilation: int
+    pad: tuple[int, int]
+    """Before and after."""
+
+
+def list_axes(call: relax.Call) -> list[ConvolutionAxis]:
+    """List the spatial axes of a convolution in imported layout and of static shape, else []."""
+    name, attrs = getattr(call.op, "name", ""), call.attrs
+    if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
+        return []
+    data, weight = (read_static_shape(operand) for operand in call.args[:2])
+    if data is None or weight is None:
+        return []
+    pads = [int(width) for width in attrs.padding]
+    pairs = zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)
+    steps = map(int, attrs.strides), map(int, attrs.dilation)
+    return list(map(ConvolutionAxis, data[2:], weight[2:], *steps, pairs))
 
 
 def rebuild_convolution(

@@ -77,6 +77,15 @@ def has_static_sizes(kind: tvm.ir.Type) -> bool:
     return isinstance(shape, relax.ShapeExpr) and -1 not in read_sizes(shape.values)
 
 
+def is_static(value: tvm.ir.Expr) -> bool:
+    """Tell whether a value is a static shape, of static shape, or a number."""
+    if isinstance(value, relax.ShapeExpr):
+        return -1 not in read_sizes(value.values)
+    if isinstance(value.ty, relax.TensorType | relax.TupleType):
+        return has_static_sizes(value.ty)
+    return not isinstance(value, relax.Var)
+
+
 def count_elements(value: relax.Expr) -> int:
     """Return the number of elements of a tensor, or 0 if its shape is dynamic."""
     shape = read_static_shape(value)

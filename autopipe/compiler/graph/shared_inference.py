@@ -14,7 +14,9 @@ from typing import Final
 
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
+
+from autopipe.compiler.graph.literals import has_static_sizes, is_static
 
 Inference = Callable[[relax.Call, relax.BlockBuilder], tvm.ir.Type]
 
@@ -53,7 +55,7 @@ class _InferredTypes:
             if tvm_ffi.structural_equal(known_call, call, map_free_vars=True):
                 return kind
         kind = self._infer(call, builder)
-        if all(_is_static(operand.ty, operand) for operand in operands) and _is_static(kind):
+        if all(map(is_static, operands)) and has_static_sizes(kind):
             if len(self._types) == _MOST:
                 self._types.clear()
             # a copy, as TVM gives the call itself a type
@@ -66,12 +68,3 @@ def share_type_inference() -> None:
     for name in _SLOW:
         op = tvm.ir.Op.get(name)
         op.set_attr(_INFER, _InferredTypes(op.get_attr(_INFER)).infer_type, _LEVEL)
-
-
-def _is_static(kind: tvm.ir.Type, value: relax.Expr | None = None) -> bool:
-    """Tell whether a tensor type, or else a shape, has static sizes."""
-    if isinstance(kind, relax.TensorType):
-        value = None if kind.vdevice is not None else kind.shape
-    if not isinstance(value, relax.ShapeExpr):
-        return False
-    return all(isinstance(size, tirx.IntImm) for size in value.values)

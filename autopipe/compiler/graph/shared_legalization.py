@@ -17,7 +17,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.graph.literals import has_static_sizes
+from autopipe.compiler.graph.literals import is_static
 
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -57,8 +57,8 @@ class _SharedCalls:
             return
         if getattr(kernel_call.op, "name", "") != "relax.call_tir" or len(kernel_call.args) != 2:  # noqa: PLR2004
             return
-        operands = list(map(_hash_reference, _flatten_tuples(call.args)))
-        kernel_operands = list(map(_hash_reference, kernel_call.args[1].fields))
+        operands = list(map(hash, _flatten_tuples(call.args)))  # by identity
+        kernel_operands = list(map(hash, kernel_call.args[1].fields))
         if set(kernel_operands).issubset(operands):
             self._calls[key] = (call, kernel_call, list(map(operands.index, kernel_operands)))
 
@@ -99,7 +99,7 @@ def _share_kernels(legalize: Legalization) -> Legalization:
         if (cached_call := shared_calls.find(call, key)) is not None:
             return cached_call
         kernel_call = legalize(builder, call)
-        if all(map(_is_static, (call, *_flatten_tuples(call.args)))):
+        if all(map(is_static, (call, *_flatten_tuples(call.args)))):
             shared_calls.add(call, key, kernel_call)
         return kernel_call
 
@@ -115,17 +115,3 @@ def _flatten_tuples(arguments: Sequence[relax.Expr]) -> list[relax.Expr]:
         else:
             leaves.append(argument)
     return leaves
-
-
-def _is_static(value: relax.Expr) -> bool:
-    """Tell whether a value is of static shape, or constant."""
-    if isinstance(value, relax.ShapeExpr):
-        return all(isinstance(size, tvm.tirx.IntImm) for size in value.values)
-    if isinstance(value.ty, relax.TensorType | relax.TupleType):
-        return has_static_sizes(value.ty)
-    return not isinstance(value, relax.Var)
-
-
-def _hash_reference(value: relax.Expr) -> int:
-    """Hash an expression by identity."""
-    return hash(value)

@@ -17,12 +17,10 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler.graph.convolutions import (
-    LAYOUTS,
+    list_axes,
     list_distinct_convolutions,
-    read_layouts,
     rebuild_convolution,
 )
-from autopipe.compiler.graph.literals import read_static_shape
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 
@@ -85,19 +83,7 @@ def _slice_kernel(site: CallSite) -> relax.Expr:
 
 def _find_live_taps(call: relax.Call) -> Sequence[LiveTaps]:
     """Return the live taps along each axis; empty if no tap can be removed."""
-    name, attrs = getattr(call.op, "name", ""), call.attrs
-    if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
-        return ()
-    data, weight = (read_static_shape(operand) for operand in call.args[:2])
-    if not (data and weight):
-        return ()
-    space, pads = len(data) - 2, [int(n) for n in attrs.padding]
-    axes = [
-        LiveTaps.of(
-            data[2 + i], weight[2 + i], int(attrs.strides[i]), int(attrs.dilation[i]),
-            (pads[i], pads[i + space]),
-        )
-        for i in range(space)
-    ]  # fmt: skip
-    taps = [axis.end - axis.begin for axis in axes]
-    return () if taps == list(weight[2:]) else axes
+    axes = list_axes(call)
+    live_taps = [LiveTaps.of(*axis) for axis in axes]
+    taps = [axis.end - axis.begin for axis in live_taps]
+    return () if taps == [axis.taps for axis in axes] else live_taps

@@ -15,6 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from autopipe.compiler.dynamic_sizes.kernel_sizes import is_dynamic
 from autopipe.compiler.find_nodes import find_nodes
 from autopipe.compiler.graph.calls import find_callee, graph_functions
 from autopipe.compiler.module_io import list_prim_funcs
@@ -42,6 +43,15 @@ def replace_copies_by_views(module: tvm.IRModule) -> tvm.IRModule:
         if str(var.name_hint) not in unused_kernels
     }
     return tvm.IRModule(remaining_functions, attrs=module.attrs)
+
+
+def replace_dynamic_copies(module: tvm.IRModule) -> tvm.IRModule:
+    """Replace such copies of a module with dynamic shapes, before kernels become tasks.
+
+    No schedule is planned, compiled and checked for a kernel that no library has. A static graph
+    keeps its tasks, and has views from *build* on.
+    """
+    return replace_copies_by_views(module) if is_dynamic(module) else module
 
 
 def _find_copied_input(function: tvm.tirx.PrimFunc) -> int | None:

@@ -156,7 +156,7 @@ def _convolve_phases(
     """Compute the results of each position as channels, by one convolution per phase."""
     emit, parts = site.emit, []
     count = math.prod(len(axis) for axis in phases)
-    outputs = _list_static_extents(kernel)[0] // count
+    outputs = int(kernel.ty.shape.values[0]) // count
     for ways in itertools.product(*phases):
         first = 0
         for way, axis in zip(ways, phases, strict=True):
@@ -171,7 +171,7 @@ def _convolve_phases(
 def _build_kernel(site: CallSite, axes: Sequence[_Axis]) -> relax.Expr:
     """Concatenate the s kernels, in the layout O, I, then the spatial axes."""
     call, op, emit, weight = site.call, relax.op, site.emit, site.call.args[1]
-    channels, outputs, *sizes = _list_static_extents(weight)
+    channels, outputs, *sizes = map(int, weight.ty.shape.values)
     groups, space = int(call.attrs.groups), len(axes)
     missing = [axis.taps * axis.stride - size for axis, size in zip(axes, sizes, strict=True)]
     if any(missing):
@@ -191,7 +191,7 @@ def _interleave_phases(site: CallSite, result: relax.Expr, axes: Sequence[_Axis]
     """Interleave the results of each position in space, and crop."""
     call, op, emit = site.call, relax.op, site.emit
     batch, groups, space = _list_extents(call.args[0])[0], int(call.attrs.groups), len(axes)
-    outputs = _list_static_extents(call.args[1])[1]
+    outputs = int(call.args[1].ty.shape.values[1])
     if isinstance(batch, tvm.tirx.Var) and all(isinstance(axis.steps, int) for axis in axes):
         spread = partial(_compute_interleaved, axes=axes, groups=groups, outputs=outputs)
         return site.builder.emit_te(spread, result, primfunc_name_hint="side_by_side")
@@ -214,7 +214,7 @@ def _choose_phases(call: relax.Call, axes: Sequence[_Axis]) -> Sequence[Sequence
     A single one computes results that are dropped: of 4 x 4 inputs with 4 x 4 taps and stride 2 it
     computes 10 x 10 and keeps 8 x 8. Several read the input more often, and have fewer columns.
     """
-    if call.attrs.groups != 1 or _list_static_extents(call.args[1])[1] < _COLUMNS:
+    if call.attrs.groups != 1 or int(call.args[1].ty.shape.values[1]) < _COLUMNS:
         return ()
     pairs = [(axis.steps * axis.stride, axis.size) for axis in axes]
     if not all(isinstance(n, int) for pair in pairs for n in pair):
@@ -255,7 +255,7 @@ def _compute_interleaved(
 def _analyze_axes(call: relax.Call) -> list[_Axis] | None:
     """Compute the parameters of each spatial axis, or None for a form that is not rewritten."""
     attrs = call.attrs
-    image, weight = _list_extents(call.args[0]), _list_static_extents(call.args[1])
+    image, weight = _list_extents(call.args[0]), read_static_shape(call.args[1])
     plain = read_layouts(call) == ONE_LAYOUT[call.op.name]
     if not (plain and image and weight) or any(int(step) != 1 for step in attrs.dilation):
         return None
@@ -273,11 +273,6 @@ def _analyze_axes(call: relax.Call) -> list[_Axis] | None:
     ]
     rewritten_axes = [axis for axis in axes if axis is not None]
     return rewritten_axes if len(rewritten_axes) == space else None
-
-
-def _list_static_extents(expr: relax.Expr) -> list[int]:
-    """Return the extents of a tensor, or [] if one is dynamic."""
-    return list(read_static_shape(expr) or ())
 
 
 def _list_extents(expr: relax.Expr) -> list[Extent]:

@@ -24,9 +24,8 @@ import tvm
 from tvm import relax
 
 from autopipe.compiler.graph.convolutions import (
-    LAYOUTS,
+    list_axes,
     list_distinct_convolutions,
-    read_layouts,
     rebuild_convolution,
 )
 from autopipe.compiler.graph.literals import read_static_shape
@@ -131,26 +130,18 @@ def _slice_spatial_axes(site: CallSite, tensor: relax.Expr, parts: Sequence[rang
 
 def _find_regions(call: relax.Call) -> list[list[LiveRegion]]:
     """Return the regions along each axis, or [] if the convolution is not split."""
-    name, attrs = getattr(call.op, "name", ""), call.attrs
-    if name not in LAYOUTS or read_layouts(call) != LAYOUTS[name]:
+    axes = list_axes(call)
+    if not axes or call.attrs.groups != 1 or any(axis.stride != 1 for axis in axes):
         return []
-    data, weight = (read_static_shape(operand) for operand in call.args[:2])
-    plain = attrs.groups == 1 and all(int(stride) == 1 for stride in attrs.strides)
-    if not (data and weight and plain):
-        return []
-    space, pads = len(data) - 2, [int(n) for n in attrs.padding]
-    axes = [
-        list_live_regions(
-            data[2 + i], weight[2 + i], int(attrs.dilation[i]), (pads[i], pads[i + space])
-        )
-        for i in range(space)
-    ]
-    if not all(0 < len(regions) <= _PARTS for regions in axes):
+    regions = [list_live_regions(axis.size, axis.taps, axis.dilation, axis.pad) for axis in axes]
+    if not all(0 < len(parts) <= _PARTS for parts in regions):
         return []
     everything = math.prod(
-        taps * sum(region.results for region in regions)
-        for taps, regions in zip(weight[2:], axes, strict=True)
+        axis.taps * sum(part.results for part in parts)
+        for axis, parts in zip(axes, regions, strict=True)
     )
-    live = math.prod(sum(region.work for region in regions) for regions in axes)
-    saved_operations = (everything - live) * data[0] * weight[0] * weight[1]
-    return axes if live <= _LIVE * everything and saved_operations >= _SAVED else []
+    live = math.prod(sum(part.work for part in parts) for parts in regions)
+    batch, *_ = read_static_shape(call.args[0]) or ()
+    outputs, inputs, *_ = read_static_shape(call.args[1]) or ()
+    saved_operations = (everything - live) * batch * outputs * inputs
+    return regions if live <= _LIVE * everything and saved_operations >= _SAVED else []

@@ -71,7 +71,9 @@ def _reduce_axes(site: CallSite, name: str, value: relax.Expr, axes: Sequence[in
     for axis in reversed(axes):
         if name == _VARIANCE:
             between = _emit_reduction(site, relax.op.variance, value, axis)
-            within = _add_variances(site, within, between, axis)
+            if within is not None:
+                between = site.emit(_emit_reduction(site, relax.op.mean, within, axis) + between)
+            within = between
         value = _emit_reduction(site, relax.op.mean, value, axis)
     return value if within is None else within
 
@@ -97,14 +99,12 @@ def _split_reduction(site: CallSite, name: str, value: relax.Expr, axis: int) ->
         )
 
     first, last = both(name)
-    weighted_sum = _emit_add(
-        site, _emit_multiply(site, first, share), _emit_multiply(site, last, rest_share)
-    )
+    weighted_sum = site.emit(site.emit(first * share) + site.emit(last * rest_share))
     if name != _VARIANCE:
         return weighted_sum
     difference = site.emit(relax.op.subtract(*both(_MEAN)))
-    between = _emit_multiply(site, _emit_multiply(site, difference, difference), share)
-    return _emit_add(site, weighted_sum, _emit_multiply(site, between, rest_share))
+    between = site.emit(site.emit(difference * difference) * share)
+    return site.emit(weighted_sum + site.emit(between * rest_share))
 
 
 def _reduce_in_groups(
@@ -120,22 +120,6 @@ def _reduce_in_groups(
 
 def _slice_axis(site: CallSite, value: relax.Expr, axis: int, begin: int, end: int) -> relax.Expr:
     return site.emit(relax.op.strided_slice(value, [axis], [begin], [end]))
-
-
-def _add_variances(
-    site: CallSite, within: relax.Expr | None, between: relax.Expr, axis: int
-) -> relax.Expr:
-    if within is None:
-        return between
-    return _emit_add(site, _emit_reduction(site, relax.op.mean, within, axis), between)
-
-
-def _emit_add(site: CallSite, left: relax.Expr, right: relax.Expr) -> relax.Expr:
-    return site.emit(relax.op.add(left, right))
-
-
-def _emit_multiply(site: CallSite, left: relax.Expr, right: relax.Expr) -> relax.Expr:
-    return site.emit(relax.op.multiply(left, right))
 
 
 def _emit_reduction(

@@ -12,8 +12,10 @@ from autopipe.compiler.lowering import lower
 from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.named_pass import run_passes
 from autopipe.compiler.pass_lists import MACHINE_DYNAMIC
-from autopipe.compiler.passes.replace_copies_by_views import replace_copies_by_views
-from autopipe.compiler.passes.replace_dynamic_copies import replace_dynamic_copies
+from autopipe.compiler.passes.replace_copies_by_views import (
+    replace_copies_by_views,
+    replace_dynamic_copies,
+)
 from autopipe.compiler.target.target import make_host_target
 
 TARGET = make_host_target(1)

@@ -51,7 +51,7 @@ class Module:
 def test_a_module_is_what_tvm_makes_of_it(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with CPU:
         shared = legalize_ops(module)
-        monkeypatch.setattr(shared_legalization, "_is_static", lambda _: False)
+        monkeypatch.setattr(shared_legalization, "is_static", lambda _: False)
         usual = legalize_ops(module)
     assert shared.script() == usual.script()
     assert tvm_ffi.structural_equal(shared, usual)
