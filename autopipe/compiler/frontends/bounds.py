@@ -92,16 +92,10 @@ def check_rounds(label: str, count: int, bounds: Bounds = BOUNDS) -> None:
         raise ModelError(f"{label} takes {count} rounds over constants, more than {bounds.rounds}")
 
 
-def check_nodes(count: int, bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` for a graph with too many nodes."""
-    if count > bounds.nodes:
-        raise ModelError(f"the model has {count} nodes, more than {bounds.nodes}")
-
-
-def check_bodies(count: int, bounds: Bounds = BOUNDS) -> None:
-    """Raise `ModelError` for a graph with too many inner graphs."""
-    if count > bounds.bodies:
-        raise ModelError(f"the model has {count} branches and bodies, more than {bounds.bodies}")
+def check_count(count: int, limit: int, label: str) -> None:
+    """Raise `ModelError` for a graph with too many nodes or inner graphs."""
+    if count > limit:
+        raise ModelError(f"the model has {count} {label}, more than {limit}")
 
 
 def compute_import_limit(weight_bytes: int, bounds: Bounds = BOUNDS) -> int:

@@ -22,7 +22,7 @@ from autopipe.compiler.frontends.onnx.facts.synthesize import (
 )
 from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
-from autopipe.compiler.frontends.onnx.recurrent import finite_weights
+from autopipe.compiler.frontends.onnx.recurrent.notes import note_finite_weights
 from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes, read_origins
 from autopipe.config.dimension import Dimension
@@ -64,7 +64,7 @@ def _load_file(
         source_copy.CopyFrom(admission.model)
         nodes = number_nodes(source_copy)
         clean, parameters = clean_model(source_copy, arrays)
-        finite_weights.note_finite_weights(clean, parameters)
+        note_finite_weights(clean, parameters)
         origins = read_origins(source_copy.graph, clean.graph, arrays)
         module = relax.to_relax(clean, admission.inputs, list(parameters), dimensions, origins)
     # synthetic weights may be in bodies and functions, where the original has stored ones

@@ -16,10 +16,10 @@ from tvm.ir import Expr
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.moments import Kind, Moments
-from autopipe.compiler.frontends.onnx.conversion.place_limits import PlaceRule
+from autopipe.compiler.frontends.onnx.conversion.places import PlaceRule
 from autopipe.compiler.frontends.onnx.conversion.site import Converter, NodeSite
-from autopipe.compiler.frontends.onnx.reading.operand import Operand
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_attributes
+from autopipe.compiler.frontends.onnx.reading.value_types import Operand
 
 ONNX: Final = ""
 """The domain of ONNX's own operators."""

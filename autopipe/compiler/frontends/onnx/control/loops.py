@@ -20,16 +20,15 @@ from tvm import relax
 from tvm.ir import Expr, GlobalVar, Type
 
 from autopipe.compiler.frontends.bounds import BOUNDS
-from autopipe.compiler.frontends.onnx.control.conditional_calls import as_many, while_true
 from autopipe.compiler.frontends.onnx.control.functions import Around, describe_type, make_scalar
-from autopipe.compiler.frontends.onnx.control.round_results import (
+from autopipe.compiler.frontends.onnx.control.round_calls import (
     Calls,
     RoundResults,
     Steps,
     Values,
+    as_many,
     read_number,
-    return_all_but_condition,
-    return_states,
+    while_true,
 )
 from autopipe.compiler.frontends.onnx.control.trips import Trips, find_trips
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
@@ -103,7 +102,7 @@ class _Loop:
                 raise ModelError(f"{self._label} does not run, so that an output of it is empty")
             return self._states
 
-        body = self._add_round(return_all_but_condition)
+        body = self._add_round(lambda _, number, __, states, rows: [*number, *states, *rows])
         self._check_size(count, body.ty.ret.fields[len(body.ty.ret.fields) - stack_count :])
         chain = [body]
         while _FAN ** len(chain) <= count:
@@ -126,7 +125,7 @@ class _Loop:
             starts = make_scalar(self._builder, condition, "bool")
             none = relax.const(0, "int64")
             rounds = self._builder.normalize(relax.op.where(starts, rounds, none))
-        chain = [self._add_round(return_states)]
+        chain = [self._add_round(lambda _, number, __, states, ___: [*number, *states])]
         while len(chain) < _LEVELS:
             chain.append(self._add_function([chain[-1]] * _FAN, self._emit_counted_calls))
             self._functions.mark(chain[-1], COMPUTED)

@@ -19,8 +19,9 @@ from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     describe_node,
     list_bodies,
-    list_graphs,
+    list_nodes,
     read_attributes,
+    replace_nodes,
 )
 from autopipe.errors import ModelError
 
@@ -30,13 +31,12 @@ _FIRST: Final = 9
 
 def check_scans(graph: GraphProto, opset: int) -> None:
     """Raise ModelError for a Scan of an unsupported opset."""
-    for inner in list_graphs(graph):
-        for node in inner.node:
-            if node.op_type == "Scan" and opset < _FIRST:
-                raise ModelError(
-                    f"{describe_node(node)} is that of opset {opset}, which is not supported; "
-                    f"convert the model to opset {_FIRST} or a later one"
-                )
+    for node in list_nodes(graph):
+        if node.op_type == "Scan" and opset < _FIRST:
+            raise ModelError(
+                f"{describe_node(node)} is that of opset {opset}, which is not supported; "
+                f"convert the model to opset {_FIRST} or a later one"
+            )
 
 
 def to_loops(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], names: Names) -> None:
@@ -51,8 +51,7 @@ def to_loops(graph: GraphProto, shapes: Mapping[str, tuple[int, ...]], names: Na
         for inner in list_bodies(node):
             to_loops(inner, shapes, names)
         nodes.extend(_Scan(node, shapes, names).loop() if node.op_type == "Scan" else [node])
-    del graph.node[:]
-    graph.node.extend(nodes)
+    replace_nodes(graph, nodes)
 
 
 class _Scan:

@@ -1,12 +1,13 @@
-"""Unroll loops of a small constant trip count, and resolve constant conditions."""
+"""Flatten control flow: unroll short loops of constant trip count, resolve constant conditions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from onnx import GraphProto, NodeProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.control import scans
+from autopipe.compiler.frontends.onnx.control import counted_rounds, scans
+from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
 from autopipe.compiler.frontends.onnx.control.scopes import (
     Names,
     find_body,
@@ -19,7 +20,19 @@ from autopipe.compiler.frontends.onnx.control.trips import (
     read_scalars,
     read_truth,
 )
-from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, list_bodies, list_graphs
+from autopipe.compiler.frontends.onnx.reading import check_operators, memory
+from autopipe.compiler.frontends.onnx.reading.inference import require_types
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    describe_node,
+    list_bodies,
+    list_graphs,
+    replace_nodes,
+)
+from autopipe.compiler.frontends.onnx.rewriting.constants import (
+    Values,
+    evaluate_short,
+    read_short_lists,
+)
 from autopipe.errors import ModelError
 
 MOST: Final = 256
@@ -32,7 +45,78 @@ _AXES_ARE_INPUTS: Final = 13
 """The first opset in which the axes of Unsqueeze are an input."""
 
 
-class Unrolling:
+def flatten_control_flow(model: ModelProto, simplify: Callable[[ModelProto], None]) -> ModelProto:
+    """Resolve constant conditions and unroll short loops.
+
+    `simplify` folds constants, so that inner loops may become constant once an outer one is
+    unrolled; it puts tensors into bodies, which are lifted again. Raises ModelError for a loop that
+    never ends, for an inconsistent one, and if rounds take too much memory.
+    """
+    if not has_control(model.graph):
+        return model
+    opset = check_operators.read_opset(model.opset_import)
+    scans.check_scans(model.graph, opset)
+    unrolling = _Unrolling(opset)
+    while True:
+        model = require_types(model)
+        lift_tensors(model.graph)
+        has_counted = counted_rounds.settle_counted_loops(model.graph, opset)
+        if not unrolling.step(model.graph) and not has_counted:
+            return model
+        graph = require_types(model).graph
+        initializer_names = {tensor.name for tensor in graph.initializer}
+        memory.check_memory(
+            graph, {value.name for value in graph.input} - initializer_names, initializer_names
+        )
+        simplify(model)
+
+
+def replace_known_branches(graph: GraphProto, opset: int) -> None:
+    """Replace each If with a constant condition by the taken branch, before shape inference.
+
+    The branch that is never taken may have inconsistent shapes; conditions that depend on shapes
+    are resolved later. Nodes that compute the condition become constants, too. Invalid nodes are
+    left to the checker.
+    """
+    if not has_control(graph):
+        return
+    names = Names(graph)
+    constants = read_short_lists(graph)
+    pending, nodes, changed = list(reversed(graph.node)), [], False
+    while pending:
+        node = pending.pop()
+        condition = _read_condition(node, constants)
+        if condition is None:
+            values = evaluate_short(node, constants, opset)
+            constants.update(values)
+            nodes += _make_constants(values) or [node]
+        else:
+            pending += reversed(take_branch(node, names, condition=condition))
+            changed = True
+    if not changed:
+        return
+    replace_nodes(graph, nodes)
+
+
+def _read_condition(node: NodeProto, constants: Values) -> bool | None:
+    """Return the constant condition of an If; None if it is computed, and for other nodes."""
+    if node.op_type != "If" or node.domain or len(node.input) != 1:
+        return None
+    branch_names = {attribute.name for attribute in node.attribute if attribute.HasField("g")}
+    if not branch_names >= {"then_branch", "else_branch"}:
+        return None
+    value = constants.get(node.input[0])
+    return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
+
+
+def _make_constants(values: Values) -> list[NodeProto]:
+    return [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+        for name, array in values.items()
+    ]
+
+
+class _Unrolling:
     """Unrolls loops within a node budget, which all calls of `step` share."""
 
     def __init__(self, opset: int) -> None:
@@ -64,8 +148,7 @@ class Unrolling:
             for inner in list_bodies(node) if plain is None else ():
                 changed |= self._flatten_graph(inner, constants, names, is_outermost=False)
             nodes.extend([node] if plain is None else plain)
-        del graph.node[:]
-        graph.node.extend(nodes)
+        replace_nodes(graph, nodes)
         return changed
 
     def _unroll_node(

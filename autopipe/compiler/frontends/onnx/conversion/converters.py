@@ -24,7 +24,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.dynamic_sizes.node_converter import convert_node
 from autopipe.compiler.frontends.onnx.operator import ONNX, Operator
 from autopipe.compiler.frontends.onnx.operators import OPERATORS
-from autopipe.compiler.frontends.onnx.reading.tensors import HIDDEN_NAMES, list_graphs
+from autopipe.compiler.frontends.onnx.reading.tensors import HIDDEN_NAMES, list_nodes
 from autopipe.compiler.patches import replace_converters
 
 _BY_NAME: Final = {
@@ -38,11 +38,10 @@ they override others of that name."""
 
 def hide_control_nodes(model: ModelProto) -> None:
     """Rename control flow nodes to their hidden names."""
-    for graph in list_graphs(model.graph):
-        for node in graph.node:
-            if node.op_type in HIDDEN_NAMES:
-                node.op_type = HIDDEN_NAMES[node.op_type]
-                node.name = node.name or next(filter(None, node.output), "")
+    for node in list_nodes(model.graph):
+        if node.op_type in HIDDEN_NAMES:
+            node.op_type = HIDDEN_NAMES[node.op_type]
+            node.name = node.name or next(filter(None, node.output), "")
 
 
 @dataclass(frozen=True, slots=True)

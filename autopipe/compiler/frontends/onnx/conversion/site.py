@@ -15,6 +15,7 @@ from autopipe.compiler.frontends.onnx.conversion.converter_types import (
     Inputs,
     Numbers,
     Parameters,
+    Size,
     TvmConvert,
 )
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
@@ -60,6 +61,10 @@ class NodeSite:
         """Return an optional input, None if it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
 
+    def read_sizes(self, index: int = 0) -> list[Size]:
+        """Return the sizes of an input, integers if static; raises `ModelError` if unknown."""
+        return self.extents.shape(self.inputs[index], self.label)
+
     def read_values(self, index: int) -> Array | None:
         """Return the values of an input, None if it is computed, a model input or absent."""
         return operand_facts.read_values(self.find_input(index), self.params)
@@ -69,16 +74,6 @@ class NodeSite:
         values = self.read_values(index)
         if values is None:
             raise ModelError(f"{label} is not constant")
-        return values
-
-    def require_constant(self, index: int) -> Array:
-        """Return an input that determines a shape; raises `ModelError` if it is computed."""
-        values = self.read_values(index)
-        if values is None:
-            raise ModelError(
-                f"the shape of what {self.label} returns depends on what the model is given; "
-                "shapes have to be known before the model runs"
-            )
         return values
 
     def convert_by_tvm(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from onnx import NodeProto, TensorProto
 
@@ -10,7 +10,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, read
 from autopipe.errors import ModelError
 
 _Number = TypeVar("_Number", int, float)
-_OUTER = 2
+OUTER: Final = 2
 """Number of leading axes that are not spatial: batch and channels."""
 
 
@@ -30,10 +30,10 @@ def check_window(
     attributes = read_attributes(node)
     if attributes.get("auto_pad", b"").startswith(b"SAME") or attributes.get("ceil_mode"):
         return  # a window may exceed the end
-    sizes = (shapes.get(node.input[0], ()) if node.input else ())[_OUTER:]
+    sizes = (shapes.get(node.input[0], ()) if node.input else ())[OUTER:]
     window = attributes.get("kernel_shape", ())
     if not window and kernel is not None:
-        window = shapes.get(node.input[kernel], ())[_OUTER:]
+        window = shapes.get(node.input[kernel], ())[OUTER:]
     steps = attributes.get("dilations", [1] * len(window))
     pads = attributes.get("pads", [0] * 2 * len(window))
     if not len(sizes) == len(window) == len(steps) == len(pads) // 2:

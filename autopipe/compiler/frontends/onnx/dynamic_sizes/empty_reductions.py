@@ -7,9 +7,10 @@ onnxruntime. ArgMax and ArgMin of no elements return index 0 here.
 
 import math
 
-from tvm import ir, relax, te, tirx
+from tvm import ir, te, tirx
 from tvm.ir import Expr
 
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Inputs, Size
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
@@ -60,8 +61,7 @@ def _make_number(value: float, dtype: str) -> Expr:
     return tirx.const(value, dtype)
 
 
-def _list_sizes(extents: Extents, value: Expr) -> list[Size]:
+def _list_sizes(extents: Extents, value: Expr | None) -> list[Size]:
     """Return the sizes of a tensor; [] if they are unknown."""
-    if not isinstance(getattr(value, "ty", None), relax.TensorType):
-        return []
-    return [extents.simple(size) for size in getattr(value.ty.shape, "values", None) or ()]
+    sizes = None if value is None else operand_facts.read_sizes(value.ty)
+    return list(map(extents.simple, sizes or ()))

@@ -7,14 +7,19 @@ counts, and the second writes as many rows as were counted.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from tvm import te, tirx
+from tvm import relax, te, tirx
 from tvm.ir import Expr, Var
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import Stmt
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64
+from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    as_int64,
+    multiply_sizes,
+    to_shape,
+)
 
 CHUNK: Final = 1024
 """Elements that one thread scans sequentially."""
@@ -34,7 +39,26 @@ class LoopBuffer(Protocol):
         """Write a loop's store."""
 
 
-def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
+def find_nonzero_places(site: NodeSite, data: Expr, sizes: Sequence[Size]) -> Expr:
+    """Compute the flat indices of nonzero elements, int64 [count]."""
+    bb, size = site.bb, site.extents.simple(multiply_sizes(sizes))
+    flat = bb.emit(relax.op.reshape(data, to_shape([size])))
+    counts = bb.emit_te(_count_nonzero, flat, as_int64(size), primfunc_name_hint="counted")
+    ends, count = sum_counts(site, counts, size)
+    return bb.emit_te(
+        _list_nonzero_places, flat, ends, as_int64(size), count, primfunc_name_hint="placed"
+    )
+
+
+def sum_counts(site: NodeSite, counts: Expr, most: Size) -> tuple[Expr, Expr]:
+    """Return (cumulative counts, total count as a new size of at most `most`)."""
+    ends = site.bb.emit(relax.op.cumsum(counts, axis=0, dtype=_FULL))
+    number = site.bb.emit_te(_add_counts, counts, primfunc_name_hint="number")
+    (total,) = site.extents.read(site.bb, number, site.name, site.extents.bounds(most)[1])
+    return ends, total
+
+
+def _count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
     """Count the nonzero elements in each chunk of a flat tensor.
 
     Example: 2,500 elements have three counts, of [0:1024], [1024:2048] and [2048:2500].
@@ -54,7 +78,7 @@ def count_nonzero(flat: te.Tensor, size: Size) -> te.Tensor:
     return te.compute([_count_chunks(size)], count, name="counted")
 
 
-def sum_counts(counts: te.Tensor) -> te.Tensor:
+def _add_counts(counts: te.Tensor) -> te.Tensor:
     """Sum counts to a tensor [1]; TVM's sum of no elements is undefined."""
 
     def write(counts: LoopBuffer, out: LoopBuffer) -> None:
@@ -66,7 +90,7 @@ def sum_counts(counts: te.Tensor) -> te.Tensor:
     return build_extern(write, [counts], [([1], _FULL)], "number")[0]
 
 
-def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, count: Size) -> te.Tensor:
+def _list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, count: Size) -> te.Tensor:
     """List the `count` flat indices of nonzero elements, in order.
 
     `ends` are the cumulative counts up to the end of each chunk.
@@ -75,7 +99,7 @@ def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, count: Siz
 
     def write(flat: LoopBuffer, ends: LoopBuffer, out: LoopBuffer) -> None:
         with T.parallel(as_int64(0), _count_chunks(size)) as chunk:
-            row = _make_number()
+            row = make_variable()
             row[0] = tirx.if_then_else(
                 chunk == 0, as_int64(0), ends[tirx.max(chunk - 1, as_int64(0))]
             )
@@ -91,7 +115,6 @@ def list_nonzero_places(flat: te.Tensor, ends: te.Tensor, size: Size, count: Siz
 
 
 def _is_nonzero(value: Expr, dtype: str) -> Expr:
-    """Whether an element is nonzero."""
     return value if dtype == "bool" else value != tirx.const(0, dtype)
 
 
@@ -99,7 +122,8 @@ def _count_chunks(size: Size) -> Expr:
     return tirx.floordiv(as_int64(size) + (CHUNK - 1), as_int64(CHUNK))
 
 
-def _make_number() -> LoopBuffer:
+def make_variable() -> LoopBuffer:
+    """Allocate an int64 variable of a loop, which is element 0 of a buffer."""
     return T.buffer_proxy(T.alloc_buffer((1,), _FULL, scope="local"))
 
 

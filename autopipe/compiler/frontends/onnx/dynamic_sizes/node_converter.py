@@ -8,15 +8,11 @@ from dataclasses import replace
 
 from tvm import ir, relax
 from tvm.ir import Expr
-from tvm.relax.analysis import tir_vars_in_type
 
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Inputs
 from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_shape
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
-    OUTSIDE,
-    check_places,
-    read_shapes,
-)
+from autopipe.compiler.frontends.onnx.conversion.places import require_places
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.empty_reductions import guard_empty_reduction
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
@@ -37,22 +33,20 @@ def convert_node(operator: Operator, site: NodeSite) -> Expr:
     result = _evaluate_numbers(operator, site)
     if result is not None:
         return result
-    if _is_static(operator, site.inputs):
-        return _convert_static(operator, site)
-    site = replace(site, numbers=_read_numbers(operator, site))
-    _require_places(operator, site)
-    rule = operator.convert_dynamic
-    result = None if rule is None else rule(site)
-    result = _convert_static(operator, site) if result is None else result
+    is_static = _is_static(operator, site.inputs)
+    if not is_static:
+        site = replace(site, numbers=_read_numbers(operator, site))
+    if operator.places is not None:
+        require_places(operator.places, site)
+    if not is_static and operator.convert_dynamic is not None:
+        result = operator.convert_dynamic(site)
+    if result is None:
+        assert operator.converter is not None  # noqa: S101 - others are not installed
+        result = site.convert_by(operator.converter)
+    if is_static:
+        return result
     result = _check_result(site, result)
     return guard_empty_reduction(site.extents, site.bb, operator, result, site.inputs)
-
-
-def _convert_static(operator: Operator, site: NodeSite) -> Expr:
-    if operator.places is not None:
-        check_places(operator.places, site)
-    assert operator.converter is not None  # noqa: S101 - others are not installed
-    return site.convert_by(operator.converter)
 
 
 def _is_static(operator: Operator, inputs: Inputs) -> bool:
@@ -73,17 +67,6 @@ def _read_numbers(operator: Operator, site: NodeSite) -> list[Array | None]:
     return numbers
 
 
-def _require_places(operator: Operator, site: NodeSite) -> None:
-    """Emit a run-time error if an indexed axis is empty."""
-    rule = operator.places
-    shapes = None if rule is None else read_shapes(site.inputs)
-    if rule is None or shapes is None:
-        return
-    sizes = [list(map(site.extents.simple, shape)) for shape in shapes]
-    limits, counts = rule.list_limits(sizes, site.attr), rule.list_counts(sizes)
-    site.extents.require(site.bb, limits, f"{site.label} {OUTSIDE}", counts)
-
-
 def _check_result(site: NodeSite, result: Expr) -> Expr:
     """Raise ModelError if operands are consistent only at some dynamic sizes."""
     if not isinstance(result, ir.Expr):
@@ -92,11 +75,8 @@ def _check_result(site: NodeSite, result: Expr) -> Expr:
     if not isinstance(result.ty, relax.TensorType) or result.ty.shape is not None:
         return result
     operands = [value for value in site.inputs if value is not None]
-    operand_shapes = [
-        list(value.ty.shape.values)
-        for value in operands
-        if isinstance(value.ty, relax.TensorType) and isinstance(value.ty.shape, relax.ShapeExpr)
-    ]
+    shapes = [operand_facts.read_sizes(value.ty) for value in operands]
+    operand_shapes = [shape for shape in shapes if shape is not None]
     sizes = [size for shape in operand_shapes for size in shape]
     if len(operand_shapes) < len(operands) or not list_dimensions(sizes):
         return result
@@ -128,7 +108,7 @@ def _evaluate_numbers(operator: Operator, site: NodeSite) -> Expr | None:
 
 
 def _evaluate_shape(site: NodeSite) -> Expr:
-    sizes = site.extents.shape(site.inputs[0], site.label)
+    sizes = site.read_sizes()
     if site.kind == "Shape":
         numbers = as_vector_array(sizes[slice(site.attr.get("start"), site.attr.get("end"))])
     else:
@@ -139,6 +119,4 @@ def _evaluate_shape(site: NodeSite) -> Expr:
 def _has_dynamic_shape(value: Expr) -> bool:
     """Whether an operand is a tensor without a static shape."""
     kind = getattr(value, "ty", None)
-    if not isinstance(kind, relax.TensorType):
-        return False
-    return not isinstance(kind.shape, relax.ShapeExpr) or bool(tir_vars_in_type(kind))
+    return isinstance(kind, relax.TensorType) and not operand_facts.is_fixed(kind)

@@ -63,7 +63,7 @@ _OPSET_10: Final = {"coordinate_transformation_mode": b"asymmetric", "nearest_mo
 
 def convert_dynamic_resize(site: NodeSite) -> Expr | None:
     """Convert Resize of a dynamic size; None if all are static."""
-    inputs, sizes = site.inputs, site.extents.shape(site.inputs[0], site.label)
+    inputs, sizes = site.inputs, site.read_sizes()
     operands = [*site.numbers, None, None, None][:4]
     if len(inputs) < 3:  # noqa: PLR2004 - as in opset 10
         site = replace(site, attr={**site.attr, **_OPSET_10})
@@ -77,7 +77,7 @@ def convert_dynamic_resize(site: NodeSite) -> Expr | None:
 
 def convert_dynamic_upsample(site: NodeSite) -> Expr | None:
     """Convert Upsample of a dynamic size; None if all are static."""
-    sizes = site.extents.shape(site.inputs[0], site.label)
+    sizes = site.read_sizes()
     if not is_open(sizes):
         return None
     scales = np.array(site.attr["scales"], "float32") if "scales" in site.attr else site.numbers[1]

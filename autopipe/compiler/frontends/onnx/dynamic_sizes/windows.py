@@ -1,13 +1,13 @@
 """Pads of windows over images, also of dynamic size."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from tvm import tirx
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Size
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
+from autopipe.compiler.frontends.onnx.conversion.window import OUTER
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     advise_on_sizes,
     as_int64,
@@ -16,9 +16,6 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 )
 from autopipe.errors import ModelError
 
-OUTER: Final = 2
-"""Number of leading axes that are not spatial: batch and channels."""
-
 
 def settle_pads(site: NodeSite) -> None:
     """Replace `auto_pad` and `ceil_mode` of a window over dynamic sizes by explicit pads."""
@@ -26,24 +23,25 @@ def settle_pads(site: NodeSite) -> None:
     auto_pad = operand_facts.decode_text(attr.get("auto_pad", b"NOTSET"))
     if not auto_pad.startswith("SAME_") and not attr.get("ceil_mode", 0):
         return
-    sizes = site.extents.shape(site.inputs[0], site.label)[OUTER:]
+    sizes = site.read_sizes()[OUTER:]
     if not is_open(sizes):
         return
     window, weight = attr.get("kernel_shape", []), site.find_input(1)
     if "kernel_shape" not in attr and weight is not None:
         window = [int(size) for size in weight.ty.shape.values[OUTER:]]
-    if auto_pad.startswith("SAME_"):
-        attr["pads"] = list_same_pads(site, sizes, window)
-    elif auto_pad == "VALID":
-        attr["pads"] = [0] * 2 * len(sizes)
+    if attr.get("auto_pad"):
+        attr["pads"] = list_pads(site, sizes, window)
     attr.pop("auto_pad", None)
     if attr.pop("ceil_mode", 0):
         attr["pads"] = _pad_to_round_up(site, sizes, window)
 
 
-def list_same_pads(site: NodeSite, sizes: Sequence[Size], window: Sequence[int]) -> list[int]:
-    """Return the pads of `auto_pad` SAME_UPPER or SAME_LOWER."""
-    auto_pad = operand_facts.decode_text(site.attr["auto_pad"])
+def list_pads(site: NodeSite, sizes: Sequence[Size], window: Sequence[int]) -> list[int]:
+    """Return the pads of a node: those that it states, or those of `auto_pad`."""
+    auto_pad = operand_facts.decode_text(site.attr.get("auto_pad", b"NOTSET"))
+    if not auto_pad.startswith("SAME_"):
+        pads = site.attr.get("pads") if auto_pad == "NOTSET" else None
+        return list(map(int, pads or [0] * 2 * len(sizes)))
     first, last = [], []
     for size, stride, reach in _list_axes(site, sizes, window):
         steps = tirx.floordiv(as_int64(size + (stride - 1)), as_integer(stride)) - 1

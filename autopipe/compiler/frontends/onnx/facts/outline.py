@@ -8,7 +8,7 @@ from typing import Final
 from autopipe.compiler.frontends.imported import Value
 from autopipe.compiler.frontends.onnx.facts.hints import SizeHints, find_size_hints
 from autopipe.compiler.frontends.onnx.facts.synthesize import has_constant_kernels
-from autopipe.compiler.frontends.onnx.reading import gate, source, tensors, window_fit
+from autopipe.compiler.frontends.onnx.reading import gate, source, tensors
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
 
@@ -62,7 +62,7 @@ def find_refusal(path: Path, inputs: Mapping[str, Input]) -> str | None:
     """Return the reason why a model cannot be called with these shapes, or None if it can."""
     try:
         vetted_model = gate.admit_model(source.read_model_file(path), path, inputs)
-        window_fit.check_sizes(vetted_model.model.graph, vetted_model.shapes)
+        gate.check_sizes(vetted_model)
     except (ConfigError, ModelError) as error:
         return str(error)
     empty = next(
@@ -80,7 +80,7 @@ def _read_vetted(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline
     weights = {
         name: tensors.read_array(tensor, path) for name, tensor in vetted_model.weights.items()
     }
-    nodes = (node for inner in tensors.list_graphs(graph) for node in inner.node)
+    nodes = tensors.list_nodes(graph)
     kernels = (node.input[1] for node in nodes if node.op_type in ("Conv", "ConvTranspose"))
     return ModelOutline(
         inputs=vetted_model.inputs,
@@ -93,9 +93,8 @@ def _read_vetted(path: Path, inputs: Mapping[str, Input] | None) -> ModelOutline
 
 def _list_layers(vetted_model: gate.Vetted) -> Iterator[object]:
     """Yield the identity of each layer: operator, attributes, shapes."""
-    for graph in tensors.list_graphs(vetted_model.model.graph):
-        for node in graph.node:
-            if node.op_type in _LAYERS:
-                attributes = sorted(field.SerializeToString() for field in node.attribute)
-                shapes = [vetted_model.shapes.get(name) for name in node.input]
-                yield node.op_type, tuple(attributes), tuple(shapes)
+    for node in tensors.list_nodes(vetted_model.model.graph):
+        if node.op_type in _LAYERS:
+            attributes = sorted(field.SerializeToString() for field in node.attribute)
+            shapes = [vetted_model.shapes.get(name) for name in node.input]
+            yield node.op_type, tuple(attributes), tuple(shapes)

@@ -18,7 +18,7 @@ from autopipe.artifacts.promises import COMMON_CASES, SPECIAL_CASES, OutputPromi
 from autopipe.compiler.frontends.onnx.operator import Trait
 from autopipe.compiler.frontends.onnx.operators import find_operator, has_trait
 from autopipe.compiler.frontends.onnx.reading.graph_index import GraphIndex
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_graphs, read_attributes
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, list_nodes, read_attributes
 
 _FLOAT16_TYPES: Final = {10, 16}
 """The element types float16 and bfloat16."""
@@ -40,7 +40,7 @@ def derive_promises(
     `weights` are the tensors that are not stored in the graph.
     """
     graph_index = _PromisedGraph(graph, weights)
-    traits = [graph_index.find_traits(node) for inner in list_graphs(graph) for node in inner.node]
+    traits = [graph_index.find_traits(node) for node in list_nodes(graph)]
     floors = {
         name: graph_index.compute_error_floor(name, dtype) for name, dtype in output_dtypes.items()
     }

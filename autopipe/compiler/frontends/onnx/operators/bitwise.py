@@ -18,23 +18,19 @@ def convert_bit_shift(site: NodeSite) -> Expr:
     data, count = site.inputs
     dtype = np.dtype(str(data.ty.dtype))
     most = dtype.itemsize * 8 - 1
-    constant_counts = site.read_values(1)
-    if (
-        constant_counts is not None
-        and (constant_counts >= 0).all()
-        and (constant_counts <= most).all()
-    ):
+    counts = site.read_values(1)
+    if counts is not None and ((counts >= 0) & (counts <= most)).all():
         return site.convert_by_tvm()
     widest = relax.const(most, str(dtype))
-    too_many = relax.op.greater(count, widest)
+    too_many = count > widest
     if dtype.kind == "i":
-        too_many = relax.op.logical_or(too_many, relax.op.less(count, relax.const(0, str(dtype))))
+        too_many = relax.op.logical_or(too_many, count < relax.const(0, str(dtype)))
     too_many = bb.normalize(too_many)
     count = bb.normalize(relax.op.where(too_many, widest, count))
-    result = bb.normalize(site.convert_by_tvm(inputs=[data, count]))
+    result = site.convert_by_tvm(inputs=[data, count])
     if dtype.kind == "i" and site.attr["direction"] == b"RIGHT":
         return result  # by the width less 1: only the sign remains
-    return bb.normalize(relax.op.where(too_many, relax.const(0, str(dtype)), result))
+    return relax.op.where(too_many, relax.const(0, str(dtype)), result)
 
 
 def convert_bit_cast(site: NodeSite) -> Expr:

@@ -35,8 +35,9 @@ def convert_cast(site: NodeSite) -> Expr:
     data, dtype = site.inputs[0], onnx_frontend.get_type(site.attr["to"])
     if dtype in _FOUR_BITS:
         attr = {**site.attr, "to": TensorProto.INT8}
-        wide = site.convert_by(convert_cast, [_round_floats(bb, data)], attr)
-        return _extract_low_bits(bb, bb.normalize(wide), dtype)
+        return _extract_low_bits(
+            site.convert_by(convert_cast, [_round_floats(bb, data)], attr), dtype
+        )
     if not isinstance(data.ty, relax.TensorType) or dtype not in _THROUGH:
         return site.convert_by_tvm()
     if not str(data.ty.dtype).startswith("float"):
@@ -48,12 +49,8 @@ def convert_cast(site: NodeSite) -> Expr:
     if str(data.ty.dtype) == "float16":
         data = bb.normalize(relax.op.astype(data, "float32"))
     number = partial(relax.const, dtype=str(data.ty.dtype))
-    inside = relax.op.logical_and(
-        bb.normalize(relax.op.greater_equal(data, number(least))),
-        bb.normalize(relax.op.less(data, number(-least))),
-    )
-    fitting = bb.normalize(relax.op.where(bb.normalize(inside), data, number(least)))
-    integers = bb.normalize(relax.op.astype(fitting, through))
+    inside = relax.op.logical_and(data >= number(least), data < number(-least))
+    integers = relax.op.astype(relax.op.where(inside, data, number(least)), through)
     return integers if through == dtype else relax.op.astype(integers, dtype)
 
 
@@ -62,19 +59,20 @@ def _round_floats(bb: BlockBuilder, data: Expr) -> Expr:
     if not str(data.ty.dtype).startswith("float"):
         return data
     half = relax.const(0.5, str(data.ty.dtype))
-    half_up = bb.normalize(relax.op.floor(bb.normalize(relax.op.add(data, half))))
-    half_down = bb.normalize(relax.op.ceil(bb.normalize(relax.op.subtract(data, half))))
-    negative = bb.normalize(relax.op.less(data, relax.const(0, str(data.ty.dtype))))
-    return bb.normalize(relax.op.where(negative, half_down, half_up))
+    half_up, half_down = map(
+        bb.normalize, (relax.op.floor(data + half), relax.op.ceil(data - half))
+    )
+    is_negative = data < relax.const(0, str(data.ty.dtype))
+    return bb.normalize(relax.op.where(is_negative, half_down, half_up))
 
 
-def _extract_low_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
+def _extract_low_bits(data: Expr, dtype: str) -> Expr:
     """Extract the low four bits of int8 as int4 or uint4."""
-    low = bb.normalize(relax.op.bitwise_and(data, relax.const(15, "int8")))
+    low = relax.op.bitwise_and(data, relax.const(15, "int8"))
     if dtype == "uint4":
         return relax.op.astype(low, "uint8")
     sign = relax.const(8, "int8")
-    return relax.op.subtract(bb.normalize(relax.op.bitwise_xor(low, sign)), sign)
+    return relax.op.bitwise_xor(low, sign) - sign
 
 
 def _convert_to_integers(values: Array, dtype: str) -> Array:

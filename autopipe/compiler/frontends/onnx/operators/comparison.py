@@ -1,4 +1,4 @@
-"""Comparisons and logical operators."""
+"""Comparisons, logical operators and Where."""
 
 from typing import Final
 
@@ -37,4 +37,11 @@ OPERATORS: Final = (
     _make_comparison("Or", 7, arithmetic.is_either),
     _make_comparison("Not", 1, arithmetic.negate_truth),
     Operator(name="Xor", since=7, traits=Trait.FOLDABLE | Trait.EXACT_SPECIALS),
+    Operator(
+        name="Where",
+        since=16,
+        compute_sizes=arithmetic.select_numbers,
+        size_dtype=lambda site: str(site.inputs[1].ty.dtype),
+        traits=Trait.FOLDABLE | Trait.COMPUTES_SIZES | Trait.SELECTS | Trait.EXACT_SPECIALS,
+    ),
 )

@@ -21,20 +21,10 @@ _ORDERS: Final = {"DCR": [0, 3, 5, 1, 2, 4], "CRD": [0, 1, 3, 5, 2, 4]}
 
 def convert_space_to_depth(site: NodeSite) -> Expr:
     """Convert SpaceToDepth in either order of the blocks."""
-    if site.attr.get("mode", b"DCR") == b"DCR":
-        return site.convert_by_tvm()
-    return _move_blocks(site)
-
-
-def convert_dynamic_space_to_depth(site: NodeSite) -> Expr | None:
-    """Convert SpaceToDepth of dynamic sizes; None if all are static."""
-    batch, _, *image = site.extents.shape(site.inputs[0], site.label)
-    return _move_blocks(site) if is_open([batch, *image]) else None
-
-
-def _move_blocks(site: NodeSite) -> Expr:
     data, block = site.inputs[0], int(site.attr["blocksize"])
-    batch, channels, *image = site.extents.shape(data, site.label)
+    batch, channels, *image = site.read_sizes()
+    if site.attr.get("mode", b"DCR") == b"DCR" and not is_open([batch, *image]):
+        return site.convert_by_tvm()
     rows, columns = (
         site.extents.simple(tirx.floordiv(as_int64(size), as_integer(block))) for size in image
     )
@@ -52,7 +42,6 @@ OPERATORS: Final = (
         name="SpaceToDepth",
         since=28,
         converter=convert_space_to_depth,
-        convert_dynamic=convert_dynamic_space_to_depth,
         traits=Trait.KEEPS_ELEMENTS,
     ),
 )

@@ -1,4 +1,4 @@
-"""Expand: broadcasting to a shape."""
+"""Expand and Tile: repetition of elements."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +9,12 @@ from tvm.ir import Expr
 from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder, Size
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import Extents, as_int64, to_shape
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    Extents,
+    as_int64,
+    is_open,
+    to_shape,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel, is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 
@@ -19,8 +24,7 @@ def convert_dynamic_expand(site: NodeSite) -> Expr | None:
     extents = site.extents
     if site.numbers[1] is None:
         return None
-    label = site.label
-    sizes, target_sizes = extents.shape(site.inputs[0], label), list(site.numbers[1])
+    sizes, target_sizes = site.read_sizes(), list(site.numbers[1])
     rank = max(len(sizes), len(target_sizes))
     sizes, target_sizes = ([1] * (rank - len(one)) + list(one) for one in (sizes, target_sizes))
     output_sizes = [
@@ -76,12 +80,45 @@ def spread_data(
     return emit_kernel(bb, compute, data, target_sizes, "spread")
 
 
+def convert_dynamic_tile(site: NodeSite) -> Expr | None:
+    """Convert Tile of dynamic sizes or repeats; None if all are static."""
+    if site.numbers[1] is None:
+        return None
+    sizes, repeats = site.read_sizes(), list(site.numbers[1])
+    if not is_open([*sizes, *repeats]):
+        return None
+    output_sizes = [
+        site.extents.simple(size * often) for size, often in zip(sizes, repeats, strict=True)
+    ]
+
+    def compute(data: te.Tensor, output_sizes: Sequence[Expr]) -> te.Tensor:
+        def at(*index: Expr) -> Expr:
+            return data[
+                tuple(
+                    place if is_number(often, 1) else tirx.floormod(place, data.shape[axis])
+                    for axis, (place, often) in enumerate(zip(index, repeats, strict=True))
+                )
+            ]
+
+        return te.compute(output_sizes, at, name="tile")
+
+    return emit_kernel(site.bb, compute, site.inputs[0], output_sizes, "tile")
+
+
 OPERATORS: Final = (
     Operator(
         name="Expand",
         since=13,
         convert_dynamic=convert_dynamic_expand,
         compute_sizes=arithmetic.expand_numbers,
+        deciding=(1,),
+        read_sizes=(1,),
+        traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.EXACT_SPECIALS,
+    ),
+    Operator(
+        name="Tile",
+        since=13,
+        convert_dynamic=convert_dynamic_tile,
         deciding=(1,),
         read_sizes=(1,),
         traits=Trait.FOLDABLE | Trait.MOVES_ELEMENTS | Trait.EXACT_SPECIALS,

@@ -10,14 +10,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion.places import (
     ALONG_AXIS,
     INDEX_LISTS,
     Limits,
     PlaceRule,
     Shapes,
-)
-from autopipe.compiler.frontends.onnx.conversion.places import (
     clip_before,
     limit_along_axis,
     limit_index_lists,

@@ -1,7 +1,7 @@
 """Int8 and uint8 products with zero points."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -15,7 +15,7 @@ from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
-from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import list_same_pads, settle_pads
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import list_pads, settle_pads
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -72,7 +72,8 @@ def convert_conv_integer(site: NodeSite) -> Expr:
     kernel = _make_operand(bb, site.inputs[1], points[1], "int8")
     groups, (channels, *window) = int(site.attr.get("group", 1)), kernel.shape[1:]
     short = (0, -channels % _GROUP if groups == 1 else 0)
-    pads = _read_pads(site, data.shape[2:], window)
+    flat_pads = list_pads(site, data.shape[2:], window)
+    pads = list(zip(flat_pads[: len(window)], flat_pads[len(window) :], strict=True))
     around: Mapping[int, tuple[int, int]] = {}
     if data.zero is not None:  # a convolution pads with zeros
         around, pads = dict(enumerate(pads, 2)), [(0, 0)] * len(pads)
@@ -109,8 +110,8 @@ def _make_operand(bb: BlockBuilder, values: Expr, zero: Expr | None, target_dtyp
     dtype = str(values.ty.dtype)
     shift = _SHIFT[dtype] - _SHIFT[target_dtype]
     if shift:
-        wide = relax.op.add(relax.op.astype(values, "int16"), relax.const(shift, "int16"))
-        values = _cast_narrow(bb, wide, target_dtype)
+        wide = relax.op.astype(values, "int16") + relax.const(shift, "int16")
+        values = bb.normalize(relax.op.astype(wide, target_dtype))
     if zero is None or isinstance(zero, GenericConst):
         points = np.int32(0) if zero is None else zero.value.numpy().astype("int32")
         points = points + np.int32(shift)
@@ -134,7 +135,7 @@ def _pad_operand(bb: BlockBuilder, operand: _Bytes, widths: Mapping[int, tuple[i
     zero = bb.normalize(relax.op.astype(zero, "int16"))
     centered_values = relax.op.subtract(relax.op.astype(values, "int16"), zero)
     padded_values = relax.op.nn.pad(bb.normalize(centered_values), width)
-    return _cast_narrow(bb, relax.op.add(padded_values, zero), str(values.ty.dtype))
+    return bb.normalize(relax.op.astype(padded_values + zero, str(values.ty.dtype)))
 
 
 def _correct_zero_points(
@@ -147,10 +148,9 @@ def _correct_zero_points(
     (left, right), (of_left, of_right, depth) = zeros, terms
     if right is not None:
         sums = relax.op.subtract(sums, relax.op.multiply(of_left, right))
-        excess = relax.op.multiply(right, relax.const(depth, "int32"))
-        of_right = relax.op.subtract(of_right, excess)
+        of_right -= right * relax.const(depth, "int32")
     if left is not None:
-        sums = relax.op.subtract(sums, relax.op.multiply(of_right, left))
+        sums -= of_right * left
     return bb.normalize(sums)
 
 
@@ -171,25 +171,8 @@ def _convolve_bytes(
     return bb.normalize(convolution)
 
 
-def _read_pads(
-    site: NodeSite, sizes: Sequence[int], window: Sequence[int]
-) -> list[tuple[int, int]]:
-    """Return the padding before and after each axis of an image."""
-    rank, mode = len(sizes), operand_facts.decode_text(site.attr.get("auto_pad", b"NOTSET"))
-    pads = [0] * 2 * rank
-    if mode.startswith("SAME"):
-        pads = list_same_pads(site, sizes, window)
-    elif mode == "NOTSET":
-        pads = site.attr.get("pads", pads)
-    return list(zip(map(int, pads[:rank]), map(int, pads[rank:]), strict=True))
-
-
 def _sum_axes(bb: BlockBuilder, values: Expr, *axes: int) -> Expr:
     return bb.normalize(relax.op.sum(relax.op.astype(values, "int32"), list(axes), keepdims=True))
-
-
-def _cast_narrow(bb: BlockBuilder, values: Expr, dtype: str) -> Expr:
-    return bb.normalize(relax.op.astype(values, dtype))
 
 
 OPERATORS: Final = (

@@ -1,4 +1,4 @@
-"""MatMul, Gemm, and FusedMatMul of onnxruntime."""
+"""Matrix products of floats."""
 
 from typing import Final
 
@@ -58,4 +58,5 @@ OPERATORS: Final = (
         row_moments=rules.product_of_rows,
         traits=Trait.FOLDABLE,
     ),
+    Operator(name="Einsum", since=28, empty_result=0),
 )

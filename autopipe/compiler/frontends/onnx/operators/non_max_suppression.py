@@ -5,13 +5,17 @@ from typing import Final
 
 from tvm import relax, te, tirx
 from tvm.ir import Expr
-from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it  # noqa: N812 - TVM's name for it
+from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64, multiply_sizes
-from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer, build_extern
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import sum_counts
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import (
+    LoopBuffer,
+    build_extern,
+    make_variable,
+    sum_counts,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -102,7 +106,7 @@ def pick_boxes(
         boxes, scores, order, most, overlap, *floor = input_buffers
         with T.parallel(as_int64(0), jobs) as job:
             image, kind = tirx.floordiv(job, classes), tirx.floormod(job, classes)
-            number, good = _make_variable(), _make_variable()
+            number, good = make_variable(), make_variable()
             number[0] = as_int64(0)
             with T.serial(as_int64(0), count) as rank:
                 box = tirx.Cast("int64", order[image, kind, rank])
@@ -132,7 +136,7 @@ def _mark_good_boxes(  # noqa: PLR0913, PLR0917 - each is a part of the loop
 ) -> None:
     """Write loops that set `good` to 1 if a box overlaps none of the selected boxes, else to 0."""
     boxes, image, places, job = picks
-    index = _make_variable()
+    index = make_variable()
     index[0] = as_int64(0)
     good[0] = as_int64(1)
     with T.While(tirx.all(index[0] < number, good[0] == as_int64(1))):
@@ -159,10 +163,6 @@ def list_boxes(
             out[row, as_int64(2)] = indices[job, at]
 
     return build_extern(write, [indices, counts, ends], [([total, 3], "int64")], "listed")[0]
-
-
-def _make_variable() -> LoopBuffer:
-    return T.buffer_proxy(T.alloc_buffer((1,), "int64", scope="local"))
 
 
 def _find_corners(boxes: LoopBuffer, image: Expr, box: Expr, *, centered: bool) -> _Corners:

@@ -1,15 +1,21 @@
-"""NonZero: the indices of nonzero elements."""
+"""NonZero and Compress: elements selected by a condition."""
 
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 from tvm import relax, te, tirx
-from tvm.ir import Expr
+from tvm.ir import Expr, GenericConst
 
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
-from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import as_int64, to_shape
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import find_nonzero_places
+from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
+    as_int64,
+    multiply_sizes,
+    to_shape,
+)
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import find_nonzero_places
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
+from autopipe.errors import ModelError
 
 
 def convert_non_zero(site: NodeSite) -> Expr:
@@ -35,12 +41,38 @@ def convert_non_zero(site: NodeSite) -> Expr:
     return site.bb.emit_te(compute, places, *map(as_int64, sizes), primfunc_name_hint="unravelled")
 
 
+def convert_compress(site: NodeSite) -> Expr:
+    """Convert Compress by a constant or computed condition."""
+    extents, label, axis = site.extents, site.label, site.attr.get("axis")
+    data, condition = site.inputs[:2]
+    if isinstance(condition, GenericConst):
+        places = relax.const(np.flatnonzero(condition.value.numpy()), "int64")
+        data = relax.op.reshape(data, [-1]) if axis is None else data
+        return relax.op.take(data, places, axis or 0)
+    sizes = site.read_sizes()
+    if axis is None:
+        data = site.bb.emit(relax.op.reshape(data, to_shape([multiply_sizes(sizes)])))
+        axis, sizes = 0, [multiply_sizes(sizes)]
+    condition_sizes = extents.shape(condition, label)
+    if extents.truth(condition_sizes[0] <= sizes[int(axis)]) is not True:
+        raise ModelError(f"{label}: the condition may be longer than the axis")
+    indices = find_nonzero_places(site, condition, condition_sizes)
+    return relax.op.take(data, indices, int(axis))
+
+
 OPERATORS: Final = (
     Operator(
         name="NonZero",
         since=13,
         converter=convert_non_zero,
         deciding=(0,),
+        traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
+    ),
+    Operator(
+        name="Compress",
+        since=28,
+        converter=convert_compress,
+        deciding=(1,),
         traits=Trait.FOLDABLE | Trait.CHOOSES_ROWS,
     ),
 )

@@ -8,6 +8,7 @@ from tvm.ir import Expr, GenericConst
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
+from autopipe.compiler.frontends.onnx.conversion.places import count_from_end
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_int64,
@@ -49,18 +50,14 @@ def compute_one_hot(site: NodeSite, depth: Expr, row: Expr) -> Expr:
     `depth` is an int64 scalar, and `row` holds 0 to depth - 1. A negative index counts from the
     end; an index out of range gives the first value everywhere.
     """
-    bb = site.bb
-    places = bb.normalize(relax.op.astype(site.inputs[0], "int64"))
-    negative = bb.normalize(relax.op.less(places, relax.const(0, "int64")))
-    wrapped_places = bb.normalize(relax.op.add(places, depth))
-    places = bb.normalize(relax.op.where(negative, wrapped_places, places))
+    places = count_from_end(site.bb, site.inputs[0], depth)
     rank = places.ty.ndim + 1
     axis = int(site.attr.get("axis", -1)) % rank
     behind = list(range(1, rank - axis))
-    row = bb.normalize(relax.op.expand_dims(row, behind)) if behind else row
-    hot = relax.op.equal(bb.normalize(relax.op.expand_dims(places, axis)), row)
+    row = relax.op.expand_dims(row, behind) if behind else row
+    hot = relax.op.equal(relax.op.expand_dims(places, axis), row)
     off, on = (relax.op.take(site.inputs[2], relax.const(at, "int64"), 0) for at in range(2))
-    return relax.op.where(bb.normalize(hot), bb.normalize(on), bb.normalize(off))
+    return relax.op.where(hot, on, off)
 
 
 def convert_dynamic_one_hot(site: NodeSite) -> Expr | None:

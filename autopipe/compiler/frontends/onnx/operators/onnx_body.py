@@ -1,11 +1,12 @@
 """Operators that ONNX defines as functions: the onnx library has their bodies."""
 
-from typing import Any
+from typing import Any, Final
 
 import onnx
 from onnx import FunctionProto, NodeProto, helper
 
-from autopipe.compiler.frontends.onnx.reading.operand import Operand
+from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator
+from autopipe.compiler.frontends.onnx.reading.value_types import Operand
 from autopipe.errors import ModelError
 
 
@@ -40,3 +41,14 @@ def _read_body(
         )
         body.ParseFromString(text)
     return body
+
+
+OPERATORS: Final = (
+    Operator(name="Attention", since=25, body=write_onnx_body),
+    Operator(name="Attention", domain=MICROSOFT, inputs=("input", "weights")),
+    Operator(name="CausalConvWithState", since=27, body=write_onnx_body),
+    Operator(name="LinearAttention", since=27, body=write_onnx_body),
+    Operator(name="RotaryEmbedding", since=23, body=write_onnx_body),
+    Operator(name="NegativeLogLikelihoodLoss", since=22, body=write_onnx_body),
+    Operator(name="SoftmaxCrossEntropyLoss", since=13, body=write_onnx_body),
+)

@@ -14,12 +14,12 @@ from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
 from autopipe.compiler.frontends.onnx.conversion.places import limit_to_extents
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
-from autopipe.compiler.frontends.onnx.conversion.window import check_window, divide_by_stride
-from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import (
+from autopipe.compiler.frontends.onnx.conversion.window import (
     OUTER,
-    list_same_pads,
-    settle_pads,
+    check_window,
+    divide_by_stride,
 )
+from autopipe.compiler.frontends.onnx.dynamic_sizes.windows import list_pads, settle_pads
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
@@ -47,15 +47,14 @@ def convert_lp_pool(site: NodeSite) -> Expr:
     bb, data, power = site.bb, site.inputs[0], int(site.attr.get("p", 2))
     number = partial(relax.const, dtype=str(data.ty.dtype))
     attr = _add_ceil_padding(site, _pad_attributes(site))
-    powers = bb.normalize(relax.op.abs(data))
+    powers = relax.op.abs(data)
     if power == 2:  # noqa: PLR2004 - the square is a product
-        powers = bb.normalize(relax.op.multiply(data, data))
+        powers = data * data
     elif power > 1:
-        powers = bb.normalize(relax.op.power(powers, number(power)))
+        powers = relax.op.power(powers, number(power))
     average_attributes = {**attr, "count_include_pad": 1, "ceil_mode": 0}
-    mean = site.convert_by(onnx_frontend.AveragePool, [powers], average_attributes)
-    count = math.prod(attr["kernel_shape"])
-    total = bb.normalize(relax.op.multiply(bb.normalize(mean), number(count)))
+    mean = site.convert_by(onnx_frontend.AveragePool, [bb.normalize(powers)], average_attributes)
+    total = mean * number(math.prod(attr["kernel_shape"]))
     if power == 1:
         return total
     if power == 2:  # noqa: PLR2004 - the square is a product
@@ -68,7 +67,7 @@ def convert_max_unpool(site: NodeSite) -> Expr:
 
     With any other, runtimes differ in the meaning of indices.
     """
-    bb, label = site.bb, site.label
+    label = site.label
     data, places = site.inputs[:2]
     sizes = operand_facts.require_shape(data, f"input of {label}")
     window = list(site.attr["kernel_shape"])
@@ -81,11 +80,10 @@ def convert_max_unpool(site: NodeSite) -> Expr:
     shape = [*sizes[:OUTER], *inner]
     if site.find_input(2) is not None and site.require_values(2, label).tolist() != shape:
         raise ModelError(f"{label} to another shape than {shape} is not supported")
-    flat = bb.normalize(relax.op.zeros([math.prod(shape)], data.ty.dtype))
+    flat = relax.op.zeros([math.prod(shape)], data.ty.dtype)
     places = limit_to_extents(site, places, [math.prod(shape)], f"the places of {label}")
-    places_and_values = [bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)]
-    spread = bb.normalize(relax.op.scatter_elements(flat, *places_and_values, axis=0))
-    return relax.op.reshape(spread, shape)
+    rows = [site.bb.normalize(relax.op.reshape(values, [-1])) for values in (places, data)]
+    return relax.op.reshape(relax.op.scatter_elements(flat, *rows, axis=0), shape)
 
 
 def _pad_attributes(site: NodeSite) -> Attributes:
@@ -95,7 +93,7 @@ def _pad_attributes(site: NodeSite) -> Attributes:
         return attr
     sizes = operand_facts.require_shape(site.inputs[0], f"input of {site.name!r}")[OUTER:]
     other_attributes = {name: value for name, value in attr.items() if name != "auto_pad"}
-    return {**other_attributes, "pads": list_same_pads(site, sizes, attr["kernel_shape"])}
+    return {**other_attributes, "pads": list_pads(site, sizes, attr["kernel_shape"])}
 
 
 def _add_ceil_padding(site: NodeSite, attr: Attributes) -> Attributes:

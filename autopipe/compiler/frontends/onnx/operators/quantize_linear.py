@@ -46,7 +46,7 @@ def quantize_to_range(bb: BlockBuilder, data: Expr) -> tuple[Expr, Expr, Expr]:
     scale = relax.op.where(empty, unit_scale, relax.op.divide(span, step_count))
     scale = bb.normalize(scale)
     zero = relax.op.divide(relax.op.negative(low), scale)
-    zero = bb.normalize(relax.op.round(relax.op.clip(zero, 0, 255)))
+    zero = relax.op.round(relax.op.clip(zero, 0, 255))
     zero = bb.normalize(relax.op.astype(zero, "uint8"))
     return _round_to_steps(bb, (data, scale, zero), "uint8"), scale, zero
 

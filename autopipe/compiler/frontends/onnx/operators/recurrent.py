@@ -21,8 +21,8 @@ from autopipe.compiler.frontends.onnx.operators.integer_product import (
     make_signed,
 )
 from autopipe.compiler.frontends.onnx.operators.quantize_linear import quantize_to_range
-from autopipe.compiler.frontends.onnx.recurrent import finite_weights
 from autopipe.compiler.frontends.onnx.recurrent.attributes import RecurrentNode
+from autopipe.compiler.frontends.onnx.recurrent.notes import FINITE
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import Recurrence
 from autopipe.errors import ModelError
@@ -75,7 +75,7 @@ class _Layer:
         self._lengths = self._read_lengths(shapes["X"][0] if shapes["X"] else 0)
         self._form = self._node.form(
             lengths=self._lengths is not None,
-            finite=bool(site.attr.get(finite_weights.NOTE)),
+            finite=bool(site.attr.get(FINITE)),
             dtype=_WIDE.get(self._dtype, self._dtype),
             rounded=rounded,
         )
@@ -90,12 +90,17 @@ class _Layer:
 
     def _project_input(self) -> Expr:
         """Compute the input projection: [steps, batch, directions * gates * hidden]."""
-        form, w = self._form, self._operands["W"]
-        columns = self._emit_value(relax.op.reshape(w, [form.columns, -1]))
-        columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
-        product = self._emit_value(relax.op.matmul(self._operands["X"], columns))
+        product = self._multiply_input(self._take_columns(self._operands["W"]))
         bias = self._combine_biases()
-        return product if bias is None else self._emit_value(relax.op.add(product, bias))
+        return product if bias is None else self._emit_value(product + bias)
+
+    def _take_columns(self, weights: Expr) -> Expr:
+        """Transpose weights to [terms, directions * gates * hidden]."""
+        columns = relax.op.reshape(weights, [self._form.columns, -1])
+        return self._emit_value(relax.op.permute_dims(columns, [1, 0]))
+
+    def _multiply_input(self, columns: Expr) -> Expr:
+        return self._emit_value(relax.op.matmul(self._operands["X"], columns))
 
     def _combine_biases(self) -> Expr | None:
         """Return the sum of input and recurrent biases, or None if the layer has none."""
@@ -108,9 +113,8 @@ class _Layer:
         state_bias = self._slice_columns("B", half, half + added_columns)
         if added_columns < half:
             none = relax.op.zeros((len(form.directions), half - added_columns), form.dtype)
-            state_bias = self._emit_value(relax.op.concat([state_bias, self._emit_value(none)], 1))
-        total = self._emit_value(relax.op.add(input_bias, state_bias))
-        return self._emit_value(relax.op.reshape(total, [form.columns]))
+            state_bias = self._emit_value(relax.op.concat([state_bias, none], 1))
+        return self._emit_value(relax.op.reshape(input_bias + state_bias, [form.columns]))
 
     def _slice_columns(self, name: str, start: int, end: int) -> Expr:
         """Slice columns [start, end) of an input."""
@@ -218,18 +222,12 @@ class _ByteLayer(_Layer):
         self._weights = weights
         super().__init__(site, "LSTM", operands, rounded=True)
 
-    def _project_input(self) -> Expr:
-        form, weights = self._form, self._weights["W"]
-        columns = self._emit_value(relax.op.reshape(weights.values, [form.columns, -1]))
-        columns = self._emit_value(relax.op.permute_dims(columns, [1, 0]))
+    def _multiply_input(self, columns: Expr) -> Expr:
+        weights = self._weights["W"]
         scale, zero = (_lay_out(self._bb, each, [-1]) for each in (weights.scale, weights.zero))
         values, step, point = quantize_to_range(self._bb, self._operands["X"])
         sums = self._site.convert_by(convert_mat_mul_integer, [values, columns, point, zero])
-        floats = self._emit_value(relax.op.astype(sums, form.dtype))
-        scales = self._emit_value(relax.op.multiply(step, scale))
-        product = self._emit_value(relax.op.multiply(floats, scales))
-        bias = self._combine_biases()
-        return product if bias is None else self._emit_value(relax.op.add(product, bias))
+        return self._emit_value(relax.op.astype(sums, self._form.dtype) * (step * scale))
 
     def _list_state_weights(self) -> dict[str, Expr]:
         weights = self._weights["R"]
@@ -238,11 +236,8 @@ class _ByteLayer(_Layer):
         if zero is None:
             ways = len(self._form.directions)
             zero = self._emit_value(relax.op.zeros((ways, self._form.columns // ways), "int32"))
-        total = self._emit_value(
-            relax.op.sum(self._emit_value(relax.op.astype(bytes_.values, "int32")), [-1])
-        )
-        excess = self._emit_value(relax.op.multiply(zero, relax.const(self._form.hidden, "int32")))
-        total = self._emit_value(relax.op.subtract(total, excess))
+        total = relax.op.sum(relax.op.astype(bytes_.values, "int32"), [-1])
+        total = self._emit_value(total - zero * relax.const(self._form.hidden, "int32"))
         values = self._emit_value(relax.op.permute_dims(bytes_.values, [0, 2, 1]))
         return {"r": values, "scale": weights.scale, "zero": zero, "total": total}
 

@@ -1,4 +1,4 @@
-"""Reductions along axes."""
+"""Reductions, and prefix sums and products, along axes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes import arithmetic
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.errors import ModelError
 
-Step = Callable[[BlockBuilder, Expr], Expr]
-"""Emits an elementwise operator: (block builder, data)."""
+Step = Callable[[Expr], Expr]
+"""Applies an elementwise operator."""
 _INF: Final = math.inf
 _SUM: Final = relax.op.sum
 _LOGARITHMS: Final = ("ReduceLogSum", "ReduceLogSumExp")
@@ -33,39 +33,30 @@ class OnnxReduction:
     """Relax's operator: (data, axes, keepdims)."""
     identity: float
     """The result over no elements."""
-    prepare: Step = lambda _, data: data
-    finish: Step = lambda _, data: data
-    unreduced: Step = lambda _, data: data
+    prepare: Step = lambda data: data
+    finish: Step = lambda data: data
+    unreduced: Step = lambda data: data
     """The elementwise result if no axis is reduced."""
 
 
-def _square_elements(bb: BlockBuilder, data: Expr) -> Expr:
-    return bb.normalize(relax.op.multiply(data, data))
+def _square_elements(data: Expr) -> Expr:
+    return data * data
 
 
-def _take_absolutes(bb: BlockBuilder, data: Expr) -> Expr:
-    return bb.normalize(relax.op.abs(data))
-
-
-def _take_logarithms(bb: BlockBuilder, data: Expr) -> Expr:
-    return bb.normalize(relax.op.log(data))
-
-
-def _square_root(bb: BlockBuilder, data: Expr) -> Expr:
+def _square_root(data: Expr) -> Expr:
     """Compute the square root, rounded down for integers."""
     dtype = str(data.ty.dtype)
     if dtype.startswith("float"):
-        return bb.normalize(relax.op.sqrt(data))
-    root = bb.normalize(relax.op.sqrt(bb.normalize(relax.op.astype(data, "float64"))))
-    return bb.normalize(relax.op.astype(root, dtype))
+        return relax.op.sqrt(data)
+    return relax.op.astype(relax.op.sqrt(relax.op.astype(data, "float64")), dtype)
 
 
 KINDS: Final = {
-    "ReduceL1": OnnxReduction(_SUM, 0, prepare=_take_absolutes, unreduced=_take_absolutes),
+    "ReduceL1": OnnxReduction(_SUM, 0, prepare=relax.op.abs, unreduced=relax.op.abs),
     "ReduceL2": OnnxReduction(
-        _SUM, 0, prepare=_square_elements, finish=_square_root, unreduced=_take_absolutes
+        _SUM, 0, prepare=_square_elements, finish=_square_root, unreduced=relax.op.abs
     ),
-    "ReduceLogSum": OnnxReduction(_SUM, -_INF, finish=_take_logarithms, unreduced=_take_logarithms),
+    "ReduceLogSum": OnnxReduction(_SUM, -_INF, finish=relax.op.log, unreduced=relax.op.log),
     "ReduceLogSumExp": OnnxReduction(_SUM, -_INF),
     "ReduceMax": OnnxReduction(relax.op.max, -_INF),
     "ReduceMean": OnnxReduction(relax.op.mean, 0),
@@ -85,19 +76,18 @@ def convert_reduction(site: NodeSite) -> Expr:
         raise ModelError(f"{site.label} is of {dtype}: put a Cast to float before")
     axes = _read_axes(site)
     if not axes and attr.get("noop_with_empty_axes", 0):
-        return kind.unreduced(bb, data)
+        return kind.unreduced(data)
     keepdims = bool(attr.get("keepdims", 1))
     if (empty := _find_empty_shape(data, axes, keepdims=keepdims)) is not None:
         return relax.op.full(empty, _make_number(kind.identity, dtype), dtype)
     if op == "ReduceLogSumExp":
         return _compute_log_sum_exp(bb, data, axes, keepdims=keepdims)
     if dtype == "bool":
-        narrow = bb.normalize(relax.op.astype(data, "uint8"))
-        return relax.op.astype(bb.normalize(kind.combine(narrow, axes, keepdims)), "bool")
+        narrow = relax.op.astype(data, "uint8")
+        return relax.op.astype(kind.combine(narrow, axes, keepdims), "bool")
     if op == "ReduceMean" and not dtype.startswith("float"):
-        return _compute_integer_mean(bb, data, axes, keepdims=keepdims)
-    reduced_data = bb.normalize(kind.combine(kind.prepare(bb, data), axes, keepdims))
-    return kind.finish(bb, reduced_data)
+        return _compute_integer_mean(data, axes, keepdims=keepdims)
+    return kind.finish(bb.normalize(kind.combine(kind.prepare(data), axes, keepdims)))
 
 
 def _read_axes(site: NodeSite) -> list[int] | None:
@@ -130,17 +120,14 @@ def _make_number(value: float, dtype: str) -> GenericConst:
     return relax.const(value, dtype)
 
 
-def _compute_integer_mean(
-    bb: BlockBuilder, data: Expr, axes: list[int] | None, *, keepdims: bool
-) -> Expr:
+def _compute_integer_mean(data: Expr, axes: list[int] | None, *, keepdims: bool) -> Expr:
     """Compute the mean of integers with int64 sums, rounded towards 0."""
     dtype = str(data.ty.dtype)
     wide = "uint64" if dtype.startswith("u") else "int64"
     sizes = operand_facts.require_shape(data, "what ReduceMean takes integers from")
     count = math.prod(sizes[axis] for axis in axes or range(len(sizes)))
-    data = data if dtype == wide else bb.normalize(relax.op.astype(data, wide))
-    total = bb.normalize(relax.op.sum(data, axes, keepdims))
-    mean = bb.normalize(relax.op.divide(total, relax.const(count, wide)))
+    data = data if dtype == wide else relax.op.astype(data, wide)
+    mean = relax.op.divide(relax.op.sum(data, axes, keepdims), relax.const(count, wide))
     return mean if dtype == wide else relax.op.astype(mean, dtype)
 
 
@@ -153,11 +140,20 @@ def _compute_log_sum_exp(
     """
     most = bb.normalize(relax.op.max(data, axes, keepdims=True))
     zero = relax.const(0, str(data.ty.dtype))
-    most = bb.normalize(relax.op.where(bb.normalize(relax.op.isfinite(most)), most, zero))
-    powers = bb.normalize(relax.op.exp(bb.normalize(relax.op.subtract(data, most))))
-    total = bb.normalize(relax.op.sum(powers, axes, keepdims=True))
-    result = bb.normalize(relax.op.add(bb.normalize(relax.op.log(total)), most))
+    most = bb.normalize(relax.op.where(relax.op.isfinite(most), most, zero))
+    total = relax.op.sum(relax.op.exp(data - most), axes, keepdims=True)
+    result = relax.op.log(total) + most
     return result if keepdims else relax.op.squeeze(result, axes or list(range(data.ty.ndim)))
+
+
+def convert_cum_prod(site: NodeSite) -> Expr:
+    """Convert CumProd: cumulative products along an axis."""
+    data, is_exclusive = site.inputs[0], bool(site.attr.get("exclusive", 0))
+    axis = int(site.require_values(1, f"axis of {site.name!r}").item())
+    if not site.attr.get("reverse", 0):
+        return relax.op.cumprod(data, axis, exclusive=is_exclusive)
+    product = relax.op.cumprod(relax.op.flip(data, axis), axis, exclusive=is_exclusive)
+    return relax.op.flip(product, axis)
 
 
 def _make_reduction(name: str, since: int, traits: Trait, **fields: Any) -> Operator:  # noqa: ANN401
@@ -170,6 +166,7 @@ def _make_reduction(name: str, since: int, traits: Trait, **fields: Any) -> Oper
 _EXTREME: Final = (
     Trait.FOLDABLE | Trait.KEEPS_ERROR | Trait.EXACT_SPECIALS | Trait.LOSES_NAN | Trait.COMPARES
 )
+
 
 OPERATORS: Final = (
     _make_reduction("ReduceL1", 18, Trait.FOLDABLE),
@@ -187,4 +184,8 @@ OPERATORS: Final = (
     ),
     _make_reduction("ReduceSum", 13, Trait.FOLDABLE | Trait.COMPUTES_SIZES),
     _make_reduction("ReduceSumSquare", 18, Trait.FOLDABLE),
+    Operator(name="ArgMax", since=13, empty_result=0, traits=Trait.FOLDABLE),
+    Operator(name="ArgMin", since=13, empty_result=0, traits=Trait.FOLDABLE),
+    Operator(name="CumProd", since=26, converter=convert_cum_prod),
+    Operator(name="CumSum", since=14, traits=Trait.FOLDABLE),
 )

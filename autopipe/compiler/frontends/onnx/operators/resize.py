@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
@@ -26,6 +26,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.resize_places import (
 )
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.compiler.frontends.onnx.rewriting.constants import evaluate_node
 from autopipe.errors import ModelError
 
 _REGION_IS_AN_INPUT: Final = 11
@@ -41,7 +42,7 @@ _TVMS: Final = {
 _CUTS: Final = (np.minimum, np.maximum)
 _PASSED_ON: Final = (
     "antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
-    "extrapolation_value", "mode", "nearest_mode",
+    "mode", "nearest_mode",
 )  # fmt: skip
 
 
@@ -187,11 +188,11 @@ def _resize_axis(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attribu
             data, operand_facts.make_constant(places.astype("int32")), axis.axis
         )
     else:
-        resized_data = _mix_neighbours(bb, data, axis, attr)
+        resized_data = _mix_neighbours(data, axis, attr)
     return bb.normalize(_replace_outside(bb.normalize(resized_data), axis, attr))
 
 
-def _mix_neighbours(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
+def _mix_neighbours(data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
     """Interpolate along an axis as a matrix product with the weights of each result."""
     if axis.before * max(axis.before, axis.after) > _MOST_WEIGHTS:
         raise ModelError(f"Resize by more than {_MOST_WEIGHTS} weights along one axis")
@@ -200,14 +201,12 @@ def _mix_neighbours(bb: BlockBuilder, data: Expr, axis: _ResizedAxis, attr: Attr
     weights = _resize_by_reference(np.eye(axis.before, dtype=compute), axis, attr)
     order = [place for place in range(rank) if place != axis.axis] + [axis.axis]
     last = axis.axis == rank - 1
-    data = data if last else bb.normalize(relax.op.permute_dims(data, order))
-    data = bb.normalize(relax.op.astype(data, compute))
-    weighted_sums = bb.normalize(relax.op.matmul(data, operand_facts.make_constant(weights)))
-    back = [order.index(place) for place in range(rank)]
-    weighted_sums = (
-        weighted_sums if last else bb.normalize(relax.op.permute_dims(weighted_sums, back))
-    )
-    return bb.normalize(relax.op.astype(weighted_sums, dtype))
+    data = relax.op.astype(data if last else relax.op.permute_dims(data, order), compute)
+    weighted_sums = relax.op.matmul(data, operand_facts.make_constant(weights))
+    if not last:
+        back = [order.index(place) for place in range(rank)]
+        weighted_sums = relax.op.permute_dims(weighted_sums, back)
+    return relax.op.astype(weighted_sums, dtype)
 
 
 def _replace_outside(data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
@@ -223,37 +222,24 @@ def _replace_outside(data: Expr, axis: _ResizedAxis, attr: Attributes) -> Expr:
 
 
 def _resize_by_reference(
-    rows: Array, axis: _ResizedAxis, attr: Attributes, **instead: float
+    rows: Array, axis: _ResizedAxis, attr: Attributes, extrapolation_value: float = 0.0
 ) -> Array:
     """Resize rows by ONNX's reference implementation."""
-    from onnx.reference import ReferenceEvaluator
-
-    node_attributes: dict[str, Any] = {name: attr[name] for name in _PASSED_ON if name in attr}
-    attributes: dict[str, Any] = {
-        "extrapolation_value": 0.0,
-        **node_attributes,
-        **(instead or {"extrapolation_value": 0.0}),
-    }
-    exact = {"sizes": np.array([axis.after], "int64")}
-    by_scale = {"scales": np.array([axis.scale], "float32")}
-    size_inputs = exact if axis.exact else by_scale
-    names = [
-        "rows",
-        "region",
-        *("" if name not in size_inputs else name for name in ("scales", "sizes")),
-    ]
-    node = helper.make_node("Resize", names, ["out"], axes=[1], **attributes)
-    values = [
-        helper.make_tensor_value_info(name, 0, None) for name in filter(None, [*names, "out"])
-    ]
-    graph = helper.make_graph([node], "axis", values[:-1], values[-1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
-    region = np.array(axis.region, "float32")
-    results = ReferenceEvaluator(model).run(None, {"rows": rows, "region": region, **size_inputs})
-    (out,) = map(np.asarray, results)
-    if out.shape[1] != axis.after:
+    attributes = {name: attr[name] for name in _PASSED_ON if name in attr}
+    names = ["rows", "region", *(("", "sizes") if axis.exact else ("scales",))]
+    node = helper.make_node(
+        "Resize", names, ["out"], axes=[1], extrapolation_value=extrapolation_value, **attributes
+    )
+    values = {
+        "rows": rows, "region": np.array(axis.region, "float32"),
+        "sizes": np.array([axis.after], "int64"), "scales": np.array([axis.scale], "float32"),
+    }  # fmt: skip
+    results = evaluate_node(node, values, _OPSET)
+    if results is None:
+        raise ModelError("Resize with these attributes is not supported")
+    if results["out"].shape[1] != axis.after:
         raise ModelError("Resize by keep_aspect_ratio_policy to a rounded size is not supported")
-    return np.asarray(out, rows.dtype)
+    return np.asarray(results["out"], rows.dtype)
 
 
 def _divide_by_scale(

@@ -1,17 +1,17 @@
 """ReverseSequence: the first steps of each sequence in reverse order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from tvm import te, tirx
 from tvm.ir import Expr
 
-from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, Size
-from autopipe.compiler.frontends.onnx.conversion.place_limits import (
+from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes
+from autopipe.compiler.frontends.onnx.conversion.places import (
     Limits,
     PlaceRule,
     Shapes,
-    check_places,
+    require_places,
 )
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import advise_on_sizes, is_open
@@ -29,7 +29,7 @@ def convert_reverse_sequence(site: NodeSite) -> Expr:
     if is_open([sizes[batch]]) and not site.extents.equal(count, sizes[batch]):
         raise ModelError(f"{site.label} has {count} lengths for a batch of {sizes[batch]}; "
                          f"{advise_on_sizes([sizes[batch], count])}")  # fmt: skip
-    check_places(_SEQUENCES, site)
+    require_places(_SEQUENCES, site)
     return site.bb.emit_te(
         make_reversal(time, batch), data, lengths, primfunc_name_hint="reverse_sequence"
     )
@@ -59,17 +59,7 @@ def _limit_places(shapes: Shapes, attr: Attributes) -> Limits:
     return [(data[int(attr.get("batch_axis", 1))], lengths[0])]
 
 
-def _list_data(shapes: Shapes) -> Sequence[Size]:
-    return shapes[0]
+_SEQUENCES: Final = PlaceRule(_limit_places, lambda shapes: shapes[0])
 
 
-_SEQUENCES: Final = PlaceRule(_limit_places, _list_data)
-
-
-OPERATORS: Final = (
-    Operator(
-        name="ReverseSequence",
-        since=28,
-        converter=convert_reverse_sequence,
-    ),
-)
+OPERATORS: Final = (Operator(name="ReverseSequence", since=28, converter=convert_reverse_sequence),)

@@ -18,9 +18,11 @@ from tvm_ffi import structural_equal
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
-from autopipe.compiler.frontends.onnx.conversion.place_limits import ALONG_AXIS, INDEX_LISTS
 from autopipe.compiler.frontends.onnx.conversion.places import (
+    ALONG_AXIS,
+    INDEX_LISTS,
     clip_before,
+    count_from_end,
     limit_along_axis,
     limit_index_lists,
 )
@@ -74,20 +76,13 @@ def convert_scatter(site: NodeSite) -> Expr:
         "none", "update"
     )
     operand_facts.read_extents(places.ty, label)
-    pairs = enumerate(
-        zip(
-            operand_facts.read_sizes(data.ty) or (),
-            operand_facts.read_sizes(places.ty) or (),
-            strict=True,
-        )
-    )
-    if all(at == axis or structural_equal(*pair) for at, pair in pairs):
+    pairs = zip(*(operand_facts.read_sizes(one.ty) or () for one in (data, places)), strict=True)
+    if all(at == axis or structural_equal(*pair) for at, pair in enumerate(pairs)):
         return relax.op.scatter_elements(data, places, updates, axis, reduction)
     shape = operand_facts.require_shape(data, label)
     operands = (data, _flatten_places(bb, places, shape, axis), updates)
     rows = [bb.normalize(relax.op.reshape(each, [-1])) for each in operands]
-    result = bb.normalize(relax.op.scatter_elements(*rows, 0, reduction))
-    return relax.op.reshape(result, shape)
+    return relax.op.reshape(relax.op.scatter_elements(*rows, 0, reduction), shape)
 
 
 def _flatten_places(bb: BlockBuilder, places: Expr, shape: list[int], axis: int) -> Expr:
@@ -95,12 +90,9 @@ def _flatten_places(bb: BlockBuilder, places: Expr, shape: list[int], axis: int)
     strides = [math.prod(shape[at + 1 :]) for at in range(len(shape))]
     grid = np.indices(operand_facts.require_shape(places, "indices"))
     start = sum(grid[at] * strides[at] for at in range(len(shape)) if at != axis)
-    wide = bb.normalize(relax.op.astype(places, "int64"))
-    negative = bb.normalize(relax.op.less(wide, relax.const(0, "int64")))
-    wrapped_places = bb.normalize(relax.op.add(wide, relax.const(shape[axis], "int64")))
-    wide = bb.normalize(relax.op.where(negative, wrapped_places, wide))
-    steps = bb.normalize(relax.op.multiply(wide, relax.const(strides[axis], "int64")))
-    return bb.normalize(relax.op.add(steps, relax.const(np.asarray(start), "int64")))
+    steps = count_from_end(bb, places, relax.const(shape[axis], "int64"))
+    steps *= relax.const(strides[axis], "int64")
+    return bb.normalize(steps + relax.const(np.asarray(start), "int64"))
 
 
 _CLIP_AND_SCATTER: Final = clip_before(onnx_frontend.ScatterND, limit_index_lists)

@@ -1,10 +1,13 @@
-"""Sequences of tensors."""
+"""Sequences of tensors, and optional values."""
 
 from typing import Final
 
+import numpy as np
 from tvm import relax
 from tvm.ir import Expr
+from tvm.relax.frontend.onnx import onnx_frontend
 
+from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import Operator
 
@@ -21,6 +24,13 @@ def convert_split_to_sequence(site: NodeSite) -> Expr:
     )
 
 
+def convert_optional_has_element(site: NodeSite) -> Expr:
+    """Convert OptionalHasElement, also of an absent input."""
+    if not any(value is not None for value in site.inputs):
+        return operand_facts.make_constant(np.zeros((), "bool"))
+    return site.convert_by_tvm()
+
+
 OPERATORS: Final = (
     Operator(name="ConcatFromSequence", since=11),
     Operator(name="SequenceAt", since=11),
@@ -31,4 +41,7 @@ OPERATORS: Final = (
     Operator(name="SequenceLength", since=11),
     Operator(name="SequenceMap", refusal="of sequences whose lengths are not known"),
     Operator(name="SplitToSequence", since=24, converter=convert_split_to_sequence),
+    Operator(name="Optional", since=28, converter=onnx_frontend.Optional_),
+    Operator(name="OptionalGetElement", since=28),
+    Operator(name="OptionalHasElement", since=28, converter=convert_optional_has_element),
 )

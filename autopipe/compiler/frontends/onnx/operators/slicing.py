@@ -84,8 +84,7 @@ def _find_ends(places: range) -> tuple[int, int, int]:
 
 def _slice_at_known_places(site: NodeSite) -> Expr | None:
     """Convert Slice with starts and ends known as sizes; None if another input is computed."""
-    label = site.label
-    sizes = site.extents.shape(site.inputs[0], label)
+    sizes = site.read_sizes()
     slice_inputs: Sequence[Iterable[Size] | None] = [*site.numbers[1:], None, None, None, None][:4]
     if "starts" in site.attr:
         slice_inputs = [site.attr.get("starts"), site.attr.get("ends"), site.attr.get("axes"), None]
@@ -187,10 +186,9 @@ def _slice_open_axis(
         _limit_places(bb, place, sizes, least, sign)
         for place, least in zip(ends, (0, min(sign, 0)), strict=True)
     )
-    span = bb.emit(relax.op.subtract(last, first))
-    padded_span = bb.emit(relax.op.add(span, relax.const([step - sign], "int64")))
-    counts = bb.emit(relax.op.floor_divide(padded_span, relax.const([step], "int64")))
-    counts = bb.emit(relax.op.minimum(bb.emit(relax.op.maximum(counts, _ZERO)), sizes))
+    padded_span = last - first + relax.const([step - sign], "int64")
+    counts = relax.op.floor_divide(padded_span, relax.const([step], "int64"))
+    counts = bb.emit(relax.op.minimum(relax.op.maximum(counts, _ZERO), sizes))
     (length,) = extents.read(bb, counts, name, extents.bounds(size)[1])
 
     def compute(data: te.Tensor, first: te.Tensor, length: Expr) -> te.Tensor:
@@ -213,11 +211,9 @@ def _limit_places(bb: BlockBuilder, places: Expr, sizes: Expr, least: int, sign:
     """
     places = places if places.ty.dtype == "int64" else bb.emit(relax.op.astype(places, "int64"))
     back = bb.emit(relax.op.add(places, sizes))
-    places = bb.emit(relax.op.where(bb.emit(relax.op.less(places, _ZERO)), back, places))
-    most = sizes if sign > 0 else bb.emit(relax.op.subtract(sizes, relax.const([1], "int64")))
-    return bb.emit(
-        relax.op.maximum(bb.emit(relax.op.minimum(places, most)), relax.const([least], "int64"))
-    )
+    places = bb.emit(relax.op.where(places < _ZERO, back, places))
+    most = sizes if sign > 0 else sizes - relax.const([1], "int64")
+    return bb.emit(relax.op.maximum(relax.op.minimum(places, most), relax.const([least], "int64")))
 
 
 def _limit_rows(node: NodeProto, size_names: set[str], shape: Shape) -> int | None:

@@ -25,10 +25,10 @@ def convert_dynamic_hardmax(site: NodeSite) -> Expr | None:
     if not is_open(sizes[axis : axis + 1]):
         return None
     largest = bb.emit(relax.op.argmax(data, axis, keepdims=True))
-    places = bb.emit(relax.op.arange(as_integer(0), as_int64(sizes[axis]), as_integer(1), "int64"))
+    row = relax.op.arange(as_integer(0), as_int64(sizes[axis]), as_integer(1), "int64")
     shape = [size if at == axis else 1 for at, size in enumerate(sizes)]
-    places = bb.emit(relax.op.reshape(places, to_shape(shape)))
-    return relax.op.astype(bb.emit(relax.op.equal(places, largest)), data.ty.dtype)
+    places = relax.op.reshape(row, to_shape(shape))
+    return relax.op.astype(relax.op.equal(places, largest), data.ty.dtype)
 
 
 OPERATORS: Final = (

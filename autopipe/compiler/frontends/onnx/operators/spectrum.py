@@ -1,16 +1,18 @@
 """Fourier transforms, their windows and mel weights."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
 
 import numpy as np
-from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
-from autopipe.compiler.frontends.onnx.reading.operand import Operand, UnknownOperand
-from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_attributes
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node
+from autopipe.compiler.frontends.onnx.reading.value_types import UnknownOperand
+from autopipe.compiler.frontends.onnx.rewriting.body_writer import BodyWriter, write_body
 from autopipe.errors import ModelError
 
 _MOST: Final = 2**24
@@ -21,92 +23,71 @@ _TYPES: Final[Mapping[int, str]] = {TensorProto.FLOAT: "float32", TensorProto.FL
                  TensorProto.DOUBLE: "float64"}  # fmt: skip
 
 
-def _write_dft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_dft(body: BodyWriter) -> None:
     """Write DFT as a matrix product over one axis, which is transposed to the end."""
-    options = read_attributes(node)
-    shape = operands[0].shape(f"input of {describe_node(node)}")
+    options, label = body.attributes, describe_node(body.node)
+    shape = body.operands[0].shape(f"input of {label}")
     axis = options.get("axis", 1)
-    if opset >= _AXIS_IS_AN_INPUT:
-        axis = _read_optional(operands, 2, -2, f"axis of {describe_node(node)}")
+    if body.opset >= _AXIS_IS_AN_INPUT:
+        axis = _read_optional(body, 2, -2, "axis")
     axis %= len(shape)
     inverse, one_sided = bool(options.get("inverse")), bool(options.get("onesided"))
     usual = 2 * (shape[axis] - 1) if inverse and one_sided else shape[axis]
-    length = _read_optional(operands, 1, usual, f"length of {describe_node(node)}")
+    length = _read_optional(body, 1, usual, "length")
     rest = [at for at in range(len(shape) - 1) if at != axis]
     to_last = [*rest, axis, len(shape) - 1]
-    rows = min(shape[axis], length)
-    matrix = _make_matrix(node, (rows, shape[-1], length), inverse=inverse, one_sided=one_sided)
-    parts = matrix.shape[-1]
-    outer = [shape[at] for at in rest]
-    numbers = {
-        "start": [0], "stop": [rows], "axis": [axis],
-        "rows": [*outer, rows * shape[-1]],
-        "matrix": matrix.reshape(rows * shape[-1], -1).astype(_read_dtype(operands[0], node)),
-        "columns": [*outer, matrix.shape[2], parts],
-    }  # fmt: skip
-    steps = [
-        helper.make_node("Slice", ["x", "start", "stop", "axis"], ["cropped"]),
-        helper.make_node("Transpose", ["cropped"], ["turned"], perm=to_last),
-        helper.make_node("Reshape", ["turned", "rows"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "matrix"], ["product"]),
-        helper.make_node("Reshape", ["product", "columns"], ["parts"]),
-        helper.make_node("Transpose", ["parts"], ["y"], perm=np.argsort(to_last).tolist()),
-    ]
-    return _make_function(["x", "_length", "_axis"][: len(node.input)], numbers, steps, opset)
+    outer, rows = [shape[at] for at in rest], min(shape[axis], length)
+    matrix = _make_matrix(body, (rows, shape[-1], length), inverse=inverse, one_sided=one_sided)
+    ends = [body.add_ints(number) for number in (0, rows, axis)]
+    values = body.add("Slice", [body.name_input(0), *ends])
+    values = body.add("Transpose", [values], perm=to_last)
+    values = body.add("Reshape", _add_product(body, values, outer, matrix))
+    body.end("Transpose", [values], perm=np.argsort(to_last).tolist())
 
 
-def _write_stft(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
+def _write_stft(body: BodyWriter) -> None:
     """Write STFT as a matrix product of overlapping frames."""
-    one_sided = bool(read_attributes(node).get("onesided", 1))
-    batch, samples, *inner_sizes = operands[0].shape(f"signal of {describe_node(node)}")
+    label = describe_node(body.node)
+    batch, samples, *inner_sizes = body.operands[0].shape(f"signal of {label}")
     parts = inner_sizes[0] if inner_sizes else 1
-    step = operands[1].number(f"frame step of {describe_node(node)}")
-    has_window = bool(node.input[2:3]) and bool(node.input[2])
-    length = samples
-    if has_window:
-        length = operands[2].shape(f"window of {describe_node(node)}")[0]
-    length = _read_optional(operands, 3, length, f"frame length of {describe_node(node)}")
+    step = body.operands[1].number(f"frame step of {label}")
+    length, window = samples, body.name_input(2)
+    if window:
+        length = body.operands[2].shape(f"window of {label}")[0]
+    length = _read_optional(body, 3, length, "frame length")
     if step < 1 or not 1 <= length <= samples:
-        raise ModelError(
-            f"{describe_node(node)}: frames of {length}, {step} apart, of {samples} samples"
-        )
+        raise ModelError(f"{label}: frames of {length}, {step} apart, of {samples} samples")
     frames = (samples - length) // step + 1
     if frames * length * parts > _MOST:
-        raise ModelError(f"{describe_node(node)} has {frames} frames of {length} samples: too many")
-    matrix = _make_matrix(node, (length, parts, length), inverse=False, one_sided=one_sided)
-    numbers = {
-        "signals": [batch, samples, parts],
-        "places": np.arange(frames)[:, None] * step + np.arange(length),
-        "column": [length, 1],
-        "rows": [batch, frames, length * parts],
-        "matrix": matrix.reshape(length * parts, -1).astype(_read_dtype(operands[0], node)),
-        "columns": [batch, frames, matrix.shape[2], 2],
-    }
-    steps = [
-        helper.make_node("Reshape", ["x", "signals"], ["signal"]),
-        helper.make_node("Gather", ["signal", "places"], ["frames"], axis=1),
-    ]
-    if has_window:
-        steps += [
-            helper.make_node("Reshape", ["window", "column"], ["weights"]),
-            helper.make_node("Mul", ["frames", "weights"], ["windowed"]),
-        ]
-    steps += [
-        helper.make_node("Reshape", ["windowed" if has_window else "frames", "rows"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "matrix"], ["product"]),
-        helper.make_node("Reshape", ["product", "columns"], ["y"]),
-    ]
-    return _make_function(
-        ["x", "_step", "window", "_length"][: len(node.input)], numbers, steps, opset
-    )
+        raise ModelError(f"{label} has {frames} frames of {length} samples: too many")
+    one_sided = bool(body.attributes.get("onesided", 1))
+    matrix = _make_matrix(body, (length, parts, length), inverse=False, one_sided=one_sided)
+    signals = body.add("Reshape", [body.name_input(0), body.add_ints(batch, samples, parts)])
+    places = np.arange(frames)[:, None] * step + np.arange(length)
+    values = body.add("Gather", [signals, body.store("places", places)], axis=1)
+    if window:
+        values = body.add("Mul", [values, body.add("Reshape", [window, body.add_ints(length, 1)])])
+    body.end("Reshape", _add_product(body, values, [batch, frames], matrix))
 
 
-def _write_mel_weights(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
+def _add_product(body: BodyWriter, values: str, outer: list[int], matrix: Array) -> list[str]:
+    """Add the product of rows with the matrix of a DFT; returns it and its shape."""
+    rows, parts, *columns = matrix.shape
+    flat = body.add("Reshape", [values, body.add_ints(*outer, rows * parts)])
+    kind = body.operands[0].type.tensor_type.elem_type
+    if kind not in _TYPES:
+        raise ModelError(f"{describe_node(body.node)} of element type {kind} is not supported")
+    factor = body.store("matrix", matrix.reshape(rows * parts, -1).astype(_TYPES[kind]))
+    product = body.add("MatMul", [flat, factor])
+    return [product, body.add_ints(*outer, *columns)]
+
+
+def _write_mel_weights(body: BodyWriter) -> None:
     """Write MelWeightMatrix of constant inputs as a constant; raises UnknownOperand for others."""
-    values = [operand.values for operand in operands]
+    node, values = body.node, [operand.values for operand in body.operands]
     if any(each is None for each in values):
         raise UnknownOperand(f"{describe_node(node)} of inputs that are not constant")
-    bins, length = (operands[at].number("size") for at in (0, 1))
+    bins, length = (body.operands[at].number("size") for at in (0, 1))
     if bins < 1 or length < 1 or bins * length > _MOST_MEL:
         raise ModelError(f"{describe_node(node)} of {bins} bins and length {length}")
     try:
@@ -114,24 +95,23 @@ def _write_mel_weights(node: NodeProto, operands: list[Operand], opset: int) -> 
         (weights,) = map(np.asarray, results)
     except (IndexError, ValueError, ArithmeticError) as error:
         raise ModelError(f"{describe_node(node)}: {error}") from error
-    steps = [helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(weights))]
-    return _make_function([f"_{at}" for at in range(len(values))], {}, steps, opset)
+    body.end("Constant", [], value=numpy_helper.from_array(weights))
 
 
 def _make_matrix(
-    node: NodeProto, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool
+    body: BodyWriter, sizes: tuple[int, int, int], *, inverse: bool, one_sided: bool
 ) -> Array:
     """Return the matrix of a DFT: [rows, parts, columns, parts], parts being real and imaginary.
 
     `sizes` are (input samples or frequencies, parts of each, DFT length).
     """
-    rows, parts, length = sizes
+    (rows, parts, length), label = sizes, describe_node(body.node)
     if length < 1 or parts not in (1, 2):
-        raise ModelError(f"{describe_node(node)} of length {length} and {parts} parts")
+        raise ModelError(f"{label} of length {length} and {parts} parts")
     columns = length // 2 + 1 if one_sided and not inverse else length
     if rows * parts * columns * 2 > _MOST:
         raise ModelError(
-            f"{describe_node(node)} has length {length}; as a product, which is what it "
+            f"{label} has length {length}; as a product, which is what it "
             f"becomes, it would have a matrix of more than {_MOST} elements"
         )
     if inverse and one_sided:
@@ -147,41 +127,21 @@ def _make_matrix(
     return np.asarray(matrix[:, :parts] / (length if inverse else 1))
 
 
-def _make_function(
-    inputs: list[str], numbers: Mapping[str, Any], steps: list[NodeProto], opset: int
-) -> FunctionProto:
-    constants = [
-        helper.make_node(
-            "Constant", [], [name], value=numpy_helper.from_array(_make_tensor(values))
-        )
-        for name, values in numbers.items()
-    ]
-    opsets = [helper.make_opsetid("", opset)]
-    return helper.make_function("", "", inputs, ["y"], [*constants, *steps], opsets)
-
-
-def _make_tensor(values: Array | Sequence[int]) -> Array:
-    return values if isinstance(values, np.ndarray) else np.array(values, np.int64)
-
-
-def _read_optional(operands: list[Operand], at: int, default: int, label: str) -> int:
+def _read_optional(body: BodyWriter, at: int, default: int, name: str) -> int:
     """Return a constant integer input, or the default if it is absent."""
-    inputs = operands[at:][:1]
-    return inputs[0].number(label) if inputs and inputs[0].type.WhichOneof("value") else default
-
-
-def _read_dtype(operand: Operand, node: NodeProto) -> str:
-    kind = operand.type.tensor_type.elem_type
-    if kind not in _TYPES:
-        raise ModelError(f"{describe_node(node)} of element type {kind} is not supported")
-    return _TYPES[kind]
+    operands = body.operands[at:][:1]
+    if not operands or not operands[0].type.WhichOneof("value"):
+        return default
+    return operands[0].number(f"{name} of {describe_node(body.node)}")
 
 
 OPERATORS: Final = (
     Operator(name="BlackmanWindow", since=17, body=write_onnx_body),
-    Operator(name="DFT", since=20, body=_write_dft),
+    Operator(name="DFT", since=20, body=partial(write_body, _write_dft)),
     Operator(name="HammingWindow", since=17, body=write_onnx_body),
     Operator(name="HannWindow", since=17, body=write_onnx_body),
-    Operator(name="MelWeightMatrix", since=17, body=_write_mel_weights),
-    Operator(name="STFT", since=17, body=_write_stft, traits=Trait.NEEDS_DEFAULTS),
+    Operator(name="MelWeightMatrix", since=17, body=partial(write_body, _write_mel_weights)),
+    Operator(
+        name="STFT", since=17, body=partial(write_body, _write_stft), traits=Trait.NEEDS_DEFAULTS
+    ),
 )

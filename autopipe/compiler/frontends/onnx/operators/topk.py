@@ -84,8 +84,7 @@ def _reinterpret_bits(bb: BlockBuilder, data: Expr, dtype: str) -> Expr:
 def convert_dynamic_top_k(site: NodeSite) -> Expr | None:
     """Convert TopK with a computed k, or of a dynamic axis; None if both are static."""
     extents, bb = site.extents, site.bb
-    label = site.label
-    sizes = extents.shape(site.inputs[0], label)
+    sizes = site.read_sizes()
     axis = int(site.attr.get("axis", -1)) % len(sizes)
     if "k" in site.attr:
         count: Size = int(site.attr["k"])

@@ -7,14 +7,16 @@ from tvm.ir import Expr
 from tvm.tirx.script import builder as T  # noqa: N812 - TVM's name for it
 
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
-from autopipe.compiler.frontends.onnx.dynamic_sizes import kernels
 from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_int64,
     multiply_sizes,
     to_shape,
 )
-from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import LoopBuffer
-from autopipe.compiler.frontends.onnx.dynamic_sizes.nonzero_places import find_nonzero_places
+from autopipe.compiler.frontends.onnx.dynamic_sizes.kernels import (
+    LoopBuffer,
+    build_extern,
+    find_nonzero_places,
+)
 from autopipe.compiler.frontends.onnx.operator import Operator, Trait
 from autopipe.compiler.frontends.onnx.operators.topk import AS_SORTED
 from autopipe.errors import ModelError
@@ -66,7 +68,7 @@ def _group_elements(site: NodeSite, parts: tuple[Expr, Expr, Expr, Expr, str]) -
             with T.serial(as_int64(0), order.shape[0]) as at:
                 out[order[at]] = ends[at] - as_int64(1)
 
-        return kernels.build_extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
+        return build_extern(write, [order, ends], [(order.shape, "int64")], "groups")[0]
 
     inverse = bb.emit_te(groups, order, ends, primfunc_name_hint="groups")
     if not site.attr.get("sorted", 1):

@@ -26,8 +26,10 @@ from autopipe.compiler.frontends.onnx.control.scopes import Names
 from autopipe.compiler.frontends.onnx.reading import sparse
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
 from autopipe.compiler.frontends.onnx.reading.tensors import (
+    count_uses,
     list_bodies,
     list_graphs,
+    list_nodes,
     read_constant,
     replace_nodes,
 )
@@ -94,9 +96,7 @@ def settle_ranks(model: ModelProto) -> None:
 
     Inputs [1] of Range become scalars, and signals [batch, samples] of STFT end with an axis of 1.
     """
-    if not any(
-        map(_is_ranked, (node for graph in list_graphs(model.graph) for node in graph.node))
-    ):
+    if not any(map(_is_ranked, list_nodes(model.graph))):
         return
     try:
         inferred_model = infer_types(model)
@@ -230,7 +230,5 @@ def _sort_nodes(graph: GraphProto) -> None:
 def _list_read_values(node: NodeProto) -> Iterator[str]:
     """Yield the names that a node and its inner graphs read."""
     yield from node.input
-    for inner in (graph for body in list_bodies(node) for graph in list_graphs(body)):
-        for below in inner.node:
-            yield from below.input
-        yield from (value.name for value in inner.output)
+    for body in list_bodies(node):
+        yield from count_uses(body)

@@ -6,7 +6,7 @@ has external data, it repeats the checks too, as those files may have changed me
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,11 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto, inliner, numpy_helper
 
 from autopipe.compiler.frontends import bounds
+from autopipe.compiler.frontends.bounds import BOUNDS
 from autopipe.compiler.frontends.imported import Value
-from autopipe.compiler.frontends.onnx.control.decided_branches import replace_known_branches
 from autopipe.compiler.frontends.onnx.control.lift_tensors import lift_tensors
+from autopipe.compiler.frontends.onnx.control.unroll import replace_known_branches
+from autopipe.compiler.frontends.onnx.operators import find_operator
 from autopipe.compiler.frontends.onnx.reading import (
     check_operators,
     exporter_forms,
@@ -27,7 +29,6 @@ from autopipe.compiler.frontends.onnx.reading import (
     shapes,
     source,
     tensors,
-    window_fit,
 )
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
@@ -68,16 +69,13 @@ def admit_model(
     Dynamic dimensions are checked at the ends of their ranges, near them and at specialized sizes.
     Raises `ModelError` for an unusable model, `ConfigError` if `inputs` do not match it.
     """
-    memory = _MEMORY + 4 * len(data)
-    run_in_sandbox(lambda: _try_model(data, path, inputs), memory=memory, seconds=SECONDS)
+    _check_in_child(partial(vet_model, data, path, inputs), data)
     for sizes in list_probe_sizes(dimensions):
         if 0 in sizes.values():  # a static size of 0 would be rejected
             continue
         static_inputs = {name: given.at(sizes) for name, given in inputs.items()}
         try:
-            run_in_sandbox(
-                partial(_try_at, data, path, static_inputs), memory=memory, seconds=SECONDS
-            )
+            _check_in_child(partial(_vet_sizes, data, path, static_inputs), data)
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {format_sizes(sizes)}: {error}; {advice}") from error
@@ -89,9 +87,7 @@ def sketch_model(data: bytes, path: Path) -> Vetted:
 
     Operators that would be consistent at other sizes are not rejected. Raises `ModelError`.
     """
-    run_in_sandbox(
-        lambda: _try_model(data, path, None), memory=_MEMORY + 4 * len(data), seconds=SECONDS
-    )
+    _check_in_child(partial(vet_model, data, path, None), data)
     return _read_vetted(data, path, None)
 
 
@@ -100,7 +96,7 @@ def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] 
 
     The shape is None for an input of unknown rank. Raises `ModelError` for invalid bytes.
     """
-    run_in_sandbox(lambda: _try_parsing(data), memory=_MEMORY + 4 * len(data), seconds=SECONDS)
+    _check_in_child(partial(parse_model, data), data)
     graph = parse_model(data).graph
     initializer_names = {tensor.name for tensor in graph.initializer}
     declared_shapes = shapes.read_declared_shapes(graph)
@@ -111,17 +107,27 @@ def read_declared_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...] 
     }
 
 
-def _try_parsing(data: bytes) -> None:
-    parse_model(data)
+def _check_in_child(check: Callable[[], object], data: bytes) -> None:
+    """Run a check of a model's bytes in a sandboxed child process, and drop its result."""
+
+    def run() -> None:
+        check()
+
+    run_in_sandbox(run, memory=_MEMORY + 4 * len(data), seconds=SECONDS)
 
 
-def _try_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> None:
-    vet_model(data, path, inputs)
+def _vet_sizes(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
+    check_sizes(vet_model(data, path, inputs))
 
 
-def _try_at(data: bytes, path: Path, inputs: Mapping[str, Input]) -> None:
-    vetted_model = vet_model(data, path, inputs)
-    window_fit.check_sizes(vetted_model.model.graph, vetted_model.shapes)
+def check_sizes(vetted_model: Vetted) -> None:
+    """Raise ModelError for a window or a reflect pad that is larger than its static input."""
+    graph = vetted_model.model.graph
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        operator = find_operator(node)
+        if operator is not None and operator.check_sizes is not None:
+            operator.check_sizes(node, vetted_model.shapes, initializers)
 
 
 def vet_model(data: bytes, path: Path, inputs: Mapping[str, Input] | None) -> Vetted:
@@ -200,10 +206,11 @@ def parse_model(data: bytes) -> ModelProto:
     check_operators.check_ir(model.ir_version)
     if model.functions:
         check_operators.check_functions(model)
-    bounds.check_nodes(_count_inlined(model))
+    bounds.check_count(_count_inlined(model), BOUNDS.nodes, "nodes")
     if model.functions:
         model = _inline_functions(model)
-    bounds.check_bodies(sum(1 for _ in tensors.list_graphs(model.graph)) - 1)
+    body_count = sum(1 for _ in tensors.list_graphs(model.graph)) - 1
+    bounds.check_count(body_count, BOUNDS.bodies, "branches and bodies")
     exporter_forms.settle_form(model)
     return model
 

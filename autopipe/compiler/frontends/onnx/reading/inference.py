@@ -19,6 +19,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     list_graphs,
+    list_nodes,
     replace_nodes,
 )
 from autopipe.compiler.frontends.onnx.reading.value_types import UNKNOWN, ValueType, read_types
@@ -123,8 +124,7 @@ def _stop_values(model: ModelProto, typed_model: ModelProto) -> ModelProto:
     for graph in list_graphs(typed_model.graph):
         types.update(read_types(graph))
     long_names = {name for name, kind in types.items() if _is_long_vector(kind)}
-    nodes = (node for graph in list_graphs(model.graph) for node in graph.node)
-    if not long_names and not any(map(_may_mislead, nodes)):
+    if not long_names and not any(map(_may_mislead, list_nodes(model.graph))):
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(typed_model if long_names else model)

@@ -75,16 +75,13 @@ def list_graphs(graph: GraphProto, depth: int = 0) -> Iterator[GraphProto]:
 
 def check_bodies(graph: GraphProto) -> None:
     """Reject a node with a graph among its attributes whose operator takes none."""
-    for inner in list_graphs(graph):
-        for node in inner.node:
-            if node.op_type in WITH_GRAPHS:
-                continue
-            for attribute in node.attribute:
-                if attribute.HasField("g") or attribute.graphs:
-                    raise ModelError(
-                        f"{describe_node(node)} has a graph as attribute {attribute.name!r}, "
-                        "which its operator does not take"
-                    )
+    for node in list_nodes(graph):
+        for attribute in node.attribute if node.op_type not in WITH_GRAPHS else ():
+            if attribute.HasField("g") or attribute.graphs:
+                raise ModelError(
+                    f"{describe_node(node)} has a graph as attribute {attribute.name!r}, "
+                    "which its operator does not take"
+                )
 
 
 def list_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
@@ -123,9 +120,8 @@ def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
 
 def name_nodes(graph: GraphProto) -> None:
     """Name each unnamed node after its first output."""
-    for inner in list_graphs(graph):
-        for node in inner.node:
-            node.name = node.name or next(iter(node.output), "")
+    for node in list_nodes(graph):
+        node.name = node.name or next(iter(node.output), "")
 
 
 def read_constant(node: NodeProto) -> TensorProto | None:

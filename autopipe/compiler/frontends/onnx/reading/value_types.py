@@ -1,4 +1,4 @@
-"""Types of values: element type, and each size as a number, a name, or None."""
+"""Types of values, by element type and sizes, and the operands of a node, with constant values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,9 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from onnx import GraphProto, TypeProto, ValueInfoProto
+
+from autopipe.compiler.frontends.onnx.reading.tensors import Array
+from autopipe.errors import ModelError
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,29 @@ def _parse_type(data: bytes) -> ValueType:
         for dim in tensor.shape.dim
     ]
     return ValueType(tensor.elem_type, tuple(sizes))
+
+
+class UnknownOperand(ModelError):  # noqa: N818 - says what is wrong
+    """The shape or the value of an operand is not known, perhaps until constants are folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The type of an input, and its values if it is constant."""
+
+    type: TypeProto
+    """The type, empty if it is unknown and for an absent input."""
+    values: Array | None
+
+    def shape(self, label: str) -> list[int]:
+        """Return the static sizes; raises `UnknownOperand` with `label` if they are unknown."""
+        shape = read_type(self.type).shape
+        if shape is None:
+            raise UnknownOperand(f"{label} has a shape that is not known before the model runs")
+        return list(shape)
+
+    def number(self, label: str) -> int:
+        """Return a constant integer; raises `UnknownOperand` with `label` if it is computed."""
+        if self.values is None or self.values.size != 1:
+            raise UnknownOperand(f"{label} is not constant")
+        return int(self.values.item())

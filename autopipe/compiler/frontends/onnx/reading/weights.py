@@ -9,7 +9,7 @@ from autopipe.compiler.frontends.onnx.operators import list_steering_inputs
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     DTYPES,
     Array,
-    list_graphs,
+    list_nodes,
     read_constant,
 )
 from autopipe.errors import ModelError
@@ -27,12 +27,7 @@ def detach_weights(graph: GraphProto) -> dict[str, TensorProto]:
     that is all that `main` returns.
     """
     results = {value.name for value in graph.output}
-    steering = {
-        name
-        for inner in list_graphs(graph)
-        for node in inner.node
-        for name in list_steering_inputs(node)
-    }
+    steering = {name for node in list_nodes(graph) for name in list_steering_inputs(node)}
     weights: dict[str, TensorProto] = {}
     for index, tensor in reversed(list(enumerate(graph.initializer))):
         if tensor.name not in results and _is_weight(tensor, steering):

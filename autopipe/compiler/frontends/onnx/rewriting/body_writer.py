@@ -1,4 +1,4 @@
-"""Write an onnxruntime operator as a function body of standard ONNX operators.
+"""Write an operator as a function body of simpler ONNX operators.
 
 A quantized operand is three consecutive inputs: integers, scale and optional zero point. The
 quantization of a result is two consecutive inputs, scale and zero point.
@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.onnx.reading.operand import Operand
-from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, read_attributes
+from autopipe.compiler.frontends.onnx.reading.tensors import Array, describe_node, read_attributes
+from autopipe.compiler.frontends.onnx.reading.value_types import Operand
 from autopipe.errors import ModelError
 
 _MIN_OPSET: Final = 13
@@ -44,6 +44,12 @@ class BodyWriter:
     def add_ints(self, *values: int) -> str:
         """Add an int64 vector constant, and return its name."""
         return self.add("Constant", [], value=numpy_helper.from_array(np.array(values, np.int64)))
+
+    def store(self, name: str, values: Array) -> str:
+        """Add a constant under a name, which large ones keep as weights; returns the name."""
+        self.add("Constant", [], value=numpy_helper.from_array(values))
+        self.steps[-1].output[0] = name
+        return name
 
     def add_floats(self, at: int, axis: int = 1) -> str:
         """Dequantize the operand of three inputs from `at` on, and return the name."""

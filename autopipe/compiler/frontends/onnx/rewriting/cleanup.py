@@ -7,7 +7,7 @@ from typing import Final
 from onnx import ModelProto
 from onnx.numpy_helper import to_array
 
-from autopipe.compiler.frontends.onnx.control.flatten import flatten_control_flow
+from autopipe.compiler.frontends.onnx.control.unroll import flatten_control_flow
 from autopipe.compiler.frontends.onnx.reading import check_operators, shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import (
@@ -16,7 +16,7 @@ from autopipe.compiler.frontends.onnx.reading.weights import (
     detach_weights,
     undeclare_inputs,
 )
-from autopipe.compiler.frontends.onnx.recurrent.layer_shapes import note_shapes
+from autopipe.compiler.frontends.onnx.recurrent.notes import note_shapes
 from autopipe.compiler.frontends.onnx.rewriting import (
     attention_masks,
     constants,

@@ -22,15 +22,16 @@ from onnx import (
 
 from autopipe.compiler.frontends.onnx.conversion.failing_node import describe_error
 from autopipe.compiler.frontends.onnx.operator import ONNX, Trait
-from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
+from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator, has_trait
 from autopipe.compiler.frontends.onnx.reading.inference import infer_types
-from autopipe.compiler.frontends.onnx.reading.operand import Operand, UnknownOperand
 from autopipe.compiler.frontends.onnx.reading.tensors import (
     Array,
     describe_node,
     list_graphs,
+    list_nodes,
     read_stored,
 )
+from autopipe.compiler.frontends.onnx.reading.value_types import Operand, UnknownOperand
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import mark_body
 from autopipe.errors import ModelError
 
@@ -60,19 +61,16 @@ def expand_operators(model: ModelProto, *, is_folded: bool) -> ModelProto:
 
 def complete_attributes(graph: GraphProto) -> None:
     """Add default attributes without which the onnx library infers a wrong type, or none."""
-    for inner in list_graphs(graph):
-        for node in inner.node:
-            operator = find_operator(node)
-            if operator is not None and operator.has(Trait.NEEDS_DEFAULTS):
-                _fill_attributes(node, onnx.defs.get_schema(node.op_type))
+    for node in list_nodes(graph):
+        if has_trait(node, Trait.NEEDS_DEFAULTS):
+            _fill_attributes(node, onnx.defs.get_schema(node.op_type))
 
 
 def _list_expandable(model: ModelProto) -> Iterator[NodeProto]:
-    for graph in list_graphs(model.graph):
-        for node in graph.node:
-            operator = find_operator(node)
-            if operator is not None and operator.body is not None:
-                yield node
+    for node in list_nodes(model.graph):
+        operator = find_operator(node)
+        if operator is not None and operator.body is not None:
+            yield node
 
 
 def _expand_once(model: ModelProto, *, is_folded: bool) -> ModelProto | None:

@@ -1,11 +1,24 @@
-"""Nested conditional calls, the building block of loops."""
+"""Calls of the functions of a loop: their types, and nested conditional calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import numpy as np
 from tvm import relax
-from tvm.ir import Expr
+from tvm.ir import Expr, GenericConst, GlobalVar
 
 from autopipe.compiler.frontends.onnx.conversion.converter_types import BlockBuilder
+
+Steps = Sequence[GlobalVar]
+"""Functions that are called in order."""
+
+Values = Sequence[Expr]
+"""Values that functions of a loop pass to each other."""
+
+Calls = Callable[[BlockBuilder, Steps, Values, Values], list[Expr] | Expr]
+"""Emits calls of steps: (builder, steps, loop-carried values, loop invariants)."""
+
+RoundResults = Callable[[BlockBuilder, list[Expr], Expr, list[Expr], list[Expr]], list[Expr]]
+"""Builds the results of a round: (builder, next number, condition, states, rows)."""
 
 
 def while_true(
@@ -32,3 +45,10 @@ def while_true(
 def as_many(builder: BlockBuilder, left: Expr, rounds: int) -> Expr:
     """Emit the test that at least `rounds` rounds remain."""
     return builder.normalize(relax.op.less_equal(relax.const(rounds, "int64"), left))
+
+
+def read_number(value: Expr | None) -> int | float | bool | None:
+    """Return a constant scalar, None for any other value."""
+    array = value.value.numpy() if isinstance(value, GenericConst) else np.empty(0)
+    number: int | float | bool | None = array.reshape(-1)[0] if array.size == 1 else None
+    return number

@@ -1,14 +1,24 @@
-"""LayerNormalization and its relatives."""
+"""Normalizations."""
 
 from typing import Final
 
 from tvm import relax
 from tvm.ir import Expr
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
 from autopipe.compiler.frontends.onnx.conversion.converter_types import Attributes, BlockBuilder
 from autopipe.compiler.frontends.onnx.conversion.site import NodeSite
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, Operator, Trait
+from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
+from autopipe.errors import ModelError
+
+
+def convert_batch_normalization(site: NodeSite) -> Expr:
+    """Convert BatchNormalization in inference."""
+    if site.attr.get("training_mode", 0):
+        raise ModelError("BatchNormalization with training_mode is not supported")
+    return site.convert_by_tvm()
 
 
 def convert_layer_normalization(site: NodeSite) -> Expr:
@@ -30,9 +40,7 @@ def convert_skip_layer_normalization(site: NodeSite) -> Expr:
     bb = site.bb
     data, skip, scale = site.inputs[:3]
     shift, bias = site.find_input(3), site.find_input(4)
-    total = bb.normalize(relax.op.add(data, skip))
-    if bias is not None:
-        total = bb.normalize(relax.op.add(total, bias))
+    total = bb.normalize(data + skip if bias is None else data + skip + bias)
     epsilon, axes = site.attr.get("epsilon", 1e-12), [total.ty.ndim - 1]
     output = _normalize_layer(bb, (total, scale, shift), axes, epsilon)
     count = site.output_count
@@ -53,10 +61,9 @@ def convert_rms_normalization(site: NodeSite) -> Expr:
         return site.convert_by_tvm()
     compute = "float64" if dtype == "float64" else "float32"
     wide = site.bb.normalize(relax.op.astype(data, compute))
-    squares = relax.op.mean(relax.op.multiply(wide, wide), axes, keepdims=True)
-    radicand = relax.op.add(squares, relax.const(site.attr.get("epsilon", 1e-5), compute))
-    normalized_data = relax.op.multiply(wide, relax.op.rsqrt(radicand))
-    return relax.op.multiply(site.bb.normalize(relax.op.astype(normalized_data, dtype)), scale)
+    squares = relax.op.mean(wide * wide, axes, keepdims=True)
+    radicand = squares + relax.const(site.attr.get("epsilon", 1e-5), compute)
+    return relax.op.astype(wide * relax.op.rsqrt(radicand), dtype) * scale
 
 
 def _list_last_axes(data: Expr, attr: Attributes) -> list[int]:
@@ -82,17 +89,15 @@ def _normalize_layer(
     parameters = [value for value in (scale, bias) if value is not None]
     if dtype != "float64" and all(_has_shape_of(value, data, axes) for value in parameters):
         shift = relax.op.zeros(scale.ty.shape, dtype) if bias is None else bias
-        return bb.normalize(relax.op.nn.layer_norm(data, scale, bb.normalize(shift), axes, epsilon))
+        return bb.normalize(relax.op.nn.layer_norm(data, scale, shift, axes, epsilon))
     if dtype == "float64":
         mean, inverse = _compute_moments(bb, data, axes, epsilon)
-        deviation = bb.normalize(relax.op.subtract(data, mean))
-        output = bb.normalize(relax.op.multiply(deviation, inverse))
+        output = (data - mean) * inverse
     else:
         sizes = relax.ShapeExpr([data.ty.shape.values[axis] for axis in axes])
-        plain = [bb.normalize(make(sizes, dtype)) for make in (relax.op.ones, relax.op.zeros)]
-        output = bb.normalize(relax.op.nn.layer_norm(data, *plain, axes, epsilon))
-    output = bb.normalize(relax.op.multiply(output, scale))
-    return output if bias is None else bb.normalize(relax.op.add(output, bias))
+        plain = [make(sizes, dtype) for make in (relax.op.ones, relax.op.zeros)]
+        output = relax.op.nn.layer_norm(data, *plain, axes, epsilon)
+    return bb.normalize(output * scale if bias is None else output * scale + bias)
 
 
 def _compute_moments(bb: BlockBuilder, data: Expr, axes: list[int], epsilon: float) -> list[Expr]:
@@ -100,12 +105,43 @@ def _compute_moments(bb: BlockBuilder, data: Expr, axes: list[int], epsilon: flo
     compute = "float64" if str(data.ty.dtype) == "float64" else "float32"
     wide = bb.normalize(relax.op.astype(data, compute))
     mean = bb.normalize(relax.op.mean(wide, axes, keepdims=True))
-    variance = bb.normalize(relax.op.variance(wide, axes, keepdims=True))
-    radicand = relax.op.add(variance, relax.const(epsilon, compute))
-    return [mean, bb.normalize(relax.op.rsqrt(radicand))]
+    variance = relax.op.variance(wide, axes, keepdims=True)
+    return [mean, bb.normalize(relax.op.rsqrt(variance + relax.const(epsilon, compute)))]
+
+
+def convert_lp_normalization(site: NodeSite) -> Expr:
+    """Convert LpNormalization: division by the norm, and 0 where the norm is 0."""
+    data, axis, power = site.inputs[0], int(site.attr.get("axis", -1)), int(site.attr.get("p", 2))
+    if power == 1:
+        norm = relax.op.sum(relax.op.abs(data), axis, keepdims=True)
+    elif power == 2:  # noqa: PLR2004  the only other value in ONNX
+        norm = relax.op.sqrt(relax.op.sum(data * data, axis, keepdims=True))
+    else:
+        raise ModelError(f"{site.name!r} has p = {power}; 1 and 2 are supported")
+    norm, none = site.bb.normalize(norm), relax.const(0, data.ty.dtype)
+    return relax.op.where(relax.op.equal(norm, none), none, data / norm)
 
 
 OPERATORS: Final = (
+    Operator(
+        name="BatchNormalization",
+        since=15,
+        converter=convert_batch_normalization,
+        weights={1: "scale", 2: "shift", 3: "mean", 4: "variance"},
+        traits=Trait.NORMALIZES,
+    ),
+    Operator(
+        name="GroupNormalization",
+        since=21,
+        weights={1: "scale", 2: "shift"},
+        traits=Trait.NORMALIZES,
+    ),
+    Operator(
+        name="InstanceNormalization",
+        since=22,
+        weights={1: "scale", 2: "shift"},
+        traits=Trait.NORMALIZES,
+    ),
     Operator(
         name="EmbedLayerNormalization",
         domain=MICROSOFT,
@@ -130,5 +166,13 @@ OPERATORS: Final = (
         domain=MICROSOFT,
         inputs=("input", "skip", "gamma"),
         converter=convert_skip_layer_normalization,
+    ),
+    Operator(name="LRN", since=13, converter=onnx_frontend.LocalResponseNormalization),
+    Operator(name="LpNormalization", since=22, converter=convert_lp_normalization),
+    Operator(
+        name="MeanVarianceNormalization",
+        since=13,
+        body=write_onnx_body,
+        traits=Trait.NORMALIZES | Trait.NEEDS_DEFAULTS,
     ),
 )
