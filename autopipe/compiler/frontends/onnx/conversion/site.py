@@ -76,16 +76,6 @@ class NodeSite:
             raise ModelError(f"{label} is not constant")
         return values
 
-    def require_constant(self, index: int) -> Array:
-        """Return an input that determines a shape; raises `ModelError` if it is computed."""
-        values = self.read_values(index)
-        if values is None:
-            raise ModelError(
-                f"the shape of what {self.label} returns depends on what the model is given; "
-                "shapes have to be known before the model runs"
-            )
-        return values
-
     def convert_by_tvm(
         self, inputs: Sequence[Expr | None] | None = None, attr: Attributes | None = None
     ) -> Expr:

@@ -20,8 +20,7 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import is_number
 from autopipe.compiler.frontends.onnx.operator import Operator, Shape, Trait
 from autopipe.compiler.frontends.onnx.operators.onnx_body import write_onnx_body
-from autopipe.compiler.frontends.onnx.reading.tensors import describe_node as tell_node
-from autopipe.compiler.frontends.onnx.reading.tensors import read_attributes
+from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, read_attributes
 from autopipe.errors import ModelError
 
 _BORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -213,7 +212,7 @@ def _check_node(
     shape = shapes.get(node.input[0], ()) if node.input else ()
     for size, *borders in zip(shape, pads[: len(shape)], pads[len(shape) :], strict=False):
         if max(borders) >= size:
-            raise ModelError(f"{tell_node(node)} reflects {max(borders)} of {size}")
+            raise ModelError(f"{describe_node(node)} reflects {max(borders)} of {size}")
 
 
 OPERATORS: Final = (
