@@ -157,6 +157,7 @@ def _check_stored(model: ModelProto, data: bytes, path: Path) -> None:
         if value.type.WhichOneof("value") not in {None, "tensor_type"}:
             raise ModelError(f"output {value.name!r} is not a tensor")
     _check_tensors(graph, data, path)
+    check_operators.check_counts(graph)
 
 
 def _bind_model(
