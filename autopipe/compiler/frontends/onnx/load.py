@@ -25,6 +25,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.recurrent import finite_weights
 from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes, read_origins
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
@@ -68,7 +69,9 @@ def _load_file(
         origins = read_origins(source_copy.graph, clean.graph, arrays)
         module = relax.to_relax(clean, admission.inputs, list(parameters), dimensions, origins)
     # synthetic weights may be in bodies and functions, where the original has stored ones
+    report = count_bytes("MiB of the model read again", len(data), passes=2)
     original = None if weights is not None else gate.read_original(data, path, inputs, arrays)
+    report(len(data))
     if source.hash_model(source.read_model_file(path)) != digest:
         raise ModelError("the file changed while it was read; run again")
     graph = admission.model.graph
@@ -109,7 +112,7 @@ def _read_weights(
     admission: gate.Vetted, path: Path, weights: Weights | None
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return (weights, read or synthesized; warnings about them)."""
-    arrays = {name: tensors.read_array(tensor, path) for name, tensor in admission.weights.items()}
+    arrays = dict(tensors.read_arrays(admission.weights, path))
     graph = admission.model.graph
     if weights is not None:
         return synthesize_weights(graph, arrays, admission.shapes, weights.seed), ()

@@ -32,6 +32,7 @@ from autopipe.compiler.frontends.onnx.reading import (
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
 from autopipe.compiler.frontends.onnx.rewriting import expand_operators
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.config.dimension import Dimension, format_sizes, list_probe_sizes
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
@@ -69,10 +70,12 @@ def admit_model(
     Raises `ModelError` for an unusable model, `ConfigError` if `inputs` do not match it.
     """
     memory = _MEMORY + 4 * len(data)
+    # a static size of 0 would be rejected
+    probes = [sizes for sizes in list_probe_sizes(dimensions) if 0 not in sizes.values()]
+    report = count_bytes("MiB of the model checked", len(data), passes=2 + len(probes))
     run_in_sandbox(lambda: _try_model(data, path, inputs), memory=memory, seconds=SECONDS)
-    for sizes in list_probe_sizes(dimensions):
-        if 0 in sizes.values():  # a static size of 0 would be rejected
-            continue
+    report(len(data))
+    for sizes in probes:
         static_inputs = {name: given.at(sizes) for name, given in inputs.items()}
         try:
             run_in_sandbox(
@@ -81,6 +84,7 @@ def admit_model(
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {format_sizes(sizes)}: {error}; {advice}") from error
+        report(len(data))
     return _read_vetted(data, path, inputs)
 
 

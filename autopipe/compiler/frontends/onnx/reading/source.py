@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from autopipe import foreign
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.errors import ModelError
+from autopipe.host.copy_file import STRETCH
 
 MAX_BYTES = 2**31 - 1
 """Maximum size of a protobuf message."""
@@ -45,7 +47,12 @@ def read_model_file(path: Path) -> bytes:
 
 def hash_model(data: bytes) -> str:
     """Return the SHA-256 of a model file's bytes as hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
+    report, digest = count_bytes("MiB of the model digested", len(data)), hashlib.sha256()
+    for start in range(0, len(data), STRETCH):
+        part = memoryview(data)[start : start + STRETCH]
+        digest.update(part)
+        report(len(part))
+    return digest.hexdigest()
 
 
 def list_files(path: Path) -> Mapping[str, Path]:

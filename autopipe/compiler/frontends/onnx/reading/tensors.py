@@ -3,7 +3,7 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from onnx import (
 )
 
 from autopipe.compiler.frontends.onnx.reading.source import locate_data
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.errors import ModelError
 
 Array = np.ndarray[Any, Any]
@@ -219,6 +220,18 @@ def read_array(tensor: TensorProto, model: Path) -> Array:
         stream.seek(offset)
         flat = np.fromfile(stream, dtype, math.prod(tensor.dims))
     return flat.reshape(tuple(tensor.dims))
+
+
+def read_arrays(tensors: Mapping[str, TensorProto], model: Path) -> Iterator[tuple[str, Array]]:
+    """Yield the names and values of weights as in `read_array`, and count their bytes."""
+    sizes = {
+        name: math.prod(tensor.dims) * _read_itemsize(DTYPES[tensor.data_type][0])
+        for name, tensor in tensors.items()
+    }
+    report = count_bytes("MiB of weights read", sum(sizes.values()))
+    for name, tensor in tensors.items():
+        yield name, read_array(tensor, model)
+        report(sizes[name])
 
 
 def read_location(tensor: TensorProto) -> str | None:
