@@ -19,7 +19,7 @@ ALL = {f"{place % 5}{dtype}": np.arange(7).astype(dtype) for place, dtype in enu
     [
         {},
         ALL,
-        {"b": np.float32([[1, 2, 3], [4, 5, 6]]).T.copy(), "a": np.float32(3), "": np.zeros(1)},
+        {"b": np.arange(6, dtype="f").reshape(2, 3).T.copy(), "a": np.float32(3), "": np.zeros(1)},
         {"none": np.zeros((3, 0), np.float32), "after": np.arange(3)},
         {'quoted "\\/\n\x01\x7f': np.zeros(1), "\u00e4\u6a21\U0001f680": np.ones(2)},
         {"same": np.zeros(2, np.int8), "sam": np.ones(1, np.int8)},
