@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from onnx import ModelProto
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Imported
@@ -69,11 +70,7 @@ def _load_file(
         origins = read_origins(source_copy.graph, clean.graph, arrays)
         module = relax.to_relax(clean, admission.inputs, list(parameters), dimensions, origins)
     # synthetic weights may be in bodies and functions, where the original has stored ones
-    report = count_bytes("MiB of the model read again", len(data), passes=2)
-    original = None if weights is not None else gate.read_original(data, path, inputs, arrays)
-    report(len(data))
-    if source.hash_model(source.read_model_file(path)) != digest:
-        raise ModelError("the file changed while it was read; run again")
+    original = _read_again(data, path, inputs, None if weights is not None else arrays)
     graph = admission.model.graph
     outputs = describe_outputs(module, graph, admission.inputs, dimensions)
     warnings += tuple(warn_of_deciding_inputs(graph, admission.inputs))
@@ -93,6 +90,18 @@ def _load_file(
         warnings=warnings,
         write_reference=partial(write_reference, admission.model, arrays, original),
     )
+
+
+def _read_again(
+    data: bytes, path: Path, inputs: Mapping[str, Input], weights: Mapping[str, Array] | None
+) -> ModelProto | None:
+    """Read the original form of a model, None without `weights`. Raises if its file has changed."""
+    report = count_bytes("MiB of the model read again", len(data), passes=2)
+    original = None if weights is None else gate.read_original(data, path, inputs, weights)
+    report(len(data))
+    if source.read_model_file(path) != data:
+        raise ModelError("the file changed while it was read; run again")
+    return original
 
 
 @contextmanager
