@@ -48,7 +48,7 @@ def _rows() -> Iterator[str]:
     }
     for (domain, name), operator in sorted(operators.OPERATORS.items()):
         opset = str(operator.since) if not domain and operator.is_importable else ""
-        rule = "a rule" if operator.convert_dynamic is not None else ""
+        rule = "a rule" if operator.convert_dynamic or operator.dynamic_body else ""
         full = f"{domain}::{name}" if domain else name
         file = f"`{files[domain, name]}.py`"
         yield f"| {full} | {opset} | {_describe_way(operator)} | {rule} | {file} |\n"

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from autopipe.host.memory import describe_memory_limit, read_address_limit
 from autopipe.host.refusal import OUT_OF_MEMORY
 from autopipe.lock.locking import Locking, begin
 from autopipe.lock.mode import Mode, check_mode
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import Emit, Event, RunFinished, Warn
 from autopipe.pipeline.forecast import Outlook, forecast
 from autopipe.pipeline.history import History
@@ -97,7 +99,7 @@ def run(  # noqa: PLR0913 -- one for each option of the command
             if reproducible:
                 _check_reproducible(flow, artifacts, emit)
             flow.locking.check_build(artifacts, flow.store.contents)
-            result["package"] = _publish_package(flow, artifacts, output)
+            result["package"] = _publish_package(flow, artifacts, output, emit)
             if until is None:
                 result |= _lock(flow, artifacts, full=not overrides)
             return artifacts
@@ -231,11 +233,14 @@ def warn_waiting(emit: Emit) -> Callable[[str], None]:
     return lambda owner: emit(Warn(stage="store", message=f"waiting for {owner}"))
 
 
-def _publish_package(flow: Flow, artifacts: Mapping[str, Artifact], output: Path) -> str | None:
+def _publish_package(
+    flow: Flow, artifacts: Mapping[str, Artifact], output: Path, emit: Emit
+) -> str | None:
     """Publish the package of a run; return its path, or None without a package."""
-    for artifact in artifacts.values():
+    for name, artifact in artifacts.items():
         if artifact.kind is Kind.PACKAGE:
-            package = publish_package(artifact.path, output)
+            count = partial(Watch(name, emit).count_bytes, f"MiB copied to {output}")
+            package = publish_package(artifact.path, output, count)
             flow.history.remember_package(package)
             return str(package)
     return None

@@ -3,11 +3,15 @@
 import shutil
 from pathlib import Path
 
-from autopipe.host.copy_file import copy_content
+from autopipe.host.copy_file import CountBytes, copy_content, count_nothing
 from autopipe.store import files
 
 
-def publish_package(artifact: Path, output: Path) -> Path:
+def publish_package(
+    artifact: Path,
+    output: Path,
+    count: CountBytes = count_nothing,
+) -> Path:
     """Copy the one file of a package artifact into the folder `output`, unless it is there.
 
     The copy is atomic. A file with the same size and modification time counts as identical.
@@ -22,7 +26,7 @@ def publish_package(artifact: Path, output: Path) -> Path:
             files.remove(temporary)  # what a killed run left may be read-only, or a link
             try:
                 with source.open("rb") as content, temporary.open("wb") as out:
-                    copy_content(content, out)
+                    copy_content(content, out, count(source.stat().st_size))
                 shutil.copystat(source, temporary)
                 temporary.chmod(0o644)
                 files.sync_to_disk(temporary)

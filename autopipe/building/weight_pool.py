@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from autopipe.artifacts.signature import number_weight
+from autopipe.compiler.step_counter import count_each
 
 
 class WeightPool:
@@ -23,7 +24,7 @@ class WeightPool:
         """
         first = not self.arrays
         names = []
-        for value in values:
+        for value in count_each("weights digested", list(values)):
             earlier_name = None if first else self._names.get(_digest_array(value))
             name = earlier_name or number_weight(len(self.arrays))
             if earlier_name is None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from tvm_ffi import serialization
 
 from autopipe.artifacts.lowering import WHOLE, SizedModules
 from autopipe.compiler.graph.shared_types import share_types
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.host.copy_file import LongWriter
 from autopipe.runtime.weights import write_weights
 from autopipe.store import arrays
@@ -53,14 +55,21 @@ def parse_json(text: str) -> Any:  # noqa: ANN401 - tvm is not typed
 
 def save_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
     """Write named arrays. The same arrays always give the same bytes. Raises OSError."""
-    arrays.save({name: np.asarray(array, order="C") for name, array in weights.items()}, path)
+    arrays.save(weights, path, partial(count_bytes, "MiB of weights written"))
 
 
 def save_aligned_weights(weights: Mapping[str, np.ndarray], path: Path) -> None:
     """Write named arrays so that they can be used where the file is mapped. Raises OSError."""
     plan = {name: (array.dtype.name, array.shape) for name, array in weights.items()}
+    report = count_bytes("MiB of weights written", sum(one.nbytes for one in weights.values()))
+
     with LongWriter(path.open("wb")) as out:
-        write_weights(out.write, plan, weights.__getitem__)
+
+        def write(data: bytes | memoryview) -> None:
+            out.write(data)
+            report(len(data))
+
+        write_weights(write, plan, weights.__getitem__)
 
 
 def load_weights(path: Path) -> dict[str, np.ndarray]:

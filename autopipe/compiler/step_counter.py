@@ -7,7 +7,10 @@ A stage installs its counter with `count_with`; the passes and frontends below i
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Protocol, TypeVar
+
+from autopipe.host.copy_file import count_mib
 
 _T = TypeVar("_T")
 
@@ -69,6 +72,14 @@ def count_steps(message: str, total: int, *, is_even: bool = True) -> ReportDone
 def count_each(message: str, items: Sequence[_T], *, is_even: bool = True) -> Iterator[_T]:
     """Yield the items, and count them as steps."""
     return report_each(count_steps(message, len(items), is_even=is_even), items)
+
+
+def count_bytes(message: str, total: int, *, passes: int = 1) -> ReportDone:
+    """Start a count in MiB, such as `MiB packed`; the result receives the bytes of each part.
+
+    `total` is in bytes, each of which is a part of several `passes`.
+    """
+    return count_mib(partial(count_steps, message), total, passes=passes)
 
 
 def report_each(report: ReportDone, items: Iterable[_T], before: int = 0) -> Iterator[_T]:

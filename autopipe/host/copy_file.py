@@ -9,6 +9,37 @@ STRETCH: Final = 8 << 20
 that reads 98 MiB of weights takes a sixth less time."""
 
 
+MIB: Final = 1 << 20
+"""Bytes of the unit of progress."""
+
+
+CountBytes = Callable[[int], Callable[[int], None]]
+"""Takes the bytes of some work; its result gets those of each part that is done."""
+
+
+def count_nothing(_: int) -> Callable[[int], None]:
+    """Count no bytes."""
+    return lambda _: None
+
+
+def count_mib(
+    begin: Callable[[int], Callable[[int], None]], total: int, *, passes: int = 1
+) -> Callable[[int], None]:
+    """Begin a count of `total` bytes in MiB; the result receives the bytes of each part.
+
+    `begin` takes the number of MiB, and what it returns the number of those that are done. Each
+    byte is a part of several `passes`.
+    """
+    report, done = begin(total // MIB), 0
+
+    def add(part: int) -> None:
+        nonlocal done
+        done += part
+        report(done // passes // MIB)
+
+    return add
+
+
 def copy_content(
     source: BinaryIO, out: BinaryIO, report: Callable[[int], None] = lambda _: None
 ) -> None:

@@ -135,15 +135,6 @@ def find_temporary_folder() -> str:
     return tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - only named
 
 
-def as_os_error(error: Exception, path: object) -> Exception:
-    """Convert an error of a Rust library with an errno in its text to an OSError."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    if number is None:
-        return error
-    code = int(number[1])
-    return OSError(code, os.strerror(code), str(path))
-
-
 def _list_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes, each once: an error may be its own cause."""
     cause: BaseException | None = error

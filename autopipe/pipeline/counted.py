@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
+from autopipe.host.copy_file import count_mib
 from autopipe.pipeline.events import Emit, Progress
 
 _T = TypeVar("_T")
@@ -51,6 +53,13 @@ class Watch:
             )
 
         return tell
+
+    def count_bytes(self, message: str, total: int, *, passes: int = 1) -> Callable[[int], None]:
+        """Return a function that takes the bytes of a part and emits the progress in MiB.
+
+        `total` is in bytes, each of which is a part of several `passes`.
+        """
+        return count_mib(partial(self.count, message), total, passes=passes)
 
     def each(self, message: str, items: Sequence[_T]) -> Iterator[_T]:
         """Yield the items, and report progress like `count`."""

@@ -3,11 +3,13 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from autopipe.environment.environment import Environment
 from autopipe.errors import StageError, StoreError
 from autopipe.pipeline import attempt
+from autopipe.pipeline.counted import Watch
 from autopipe.pipeline.events import (
     Emit,
     StageCached,
@@ -144,7 +146,8 @@ class Executor(NamedTuple):
         try:
             summary = self._attempt_stage(step, ctx, key)
             self._check_sources(step, document)
-            artifact = self.store.commit(key, document, step.stage.produces, ctx.out)
+            count = partial(Watch(step.name, self.emit).count_bytes, "MiB stored", passes=2)
+            artifact = self.store.commit(key, document, step.stage.produces, ctx.out, count)
         except Exception as error:
             attempt.record_failure(self.store, step.name, key, error)
             raise

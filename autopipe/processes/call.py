@@ -11,23 +11,32 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
 from autopipe.processes.ahead import take_program
 from autopipe.processes.failure import Failure, How
-from autopipe.processes.link import Link, TooLong
+from autopipe.processes.link import Link, TooLong, wait_for_readable
 from autopipe.processes.start import end_process, open_parent_link
 
 Answer = Mapping[str, Any]
 
+_INTERVAL: Final = 0.5
+"""Seconds between two calls of `on_wait`."""
+
 
 def run_module(
-    module: str, request: Mapping[str, object], *, timeout: float | None = None
+    module: str,
+    request: Mapping[str, object],
+    *,
+    timeout: float | None = None,
+    on_wait: Callable[[], None] | None = None,
 ) -> Answer:
     """Run `python -m module` on a request and return its answer.
+
+    `on_wait` is called in short intervals until there is one.
 
     Raises the AutopipeError of the child; StageError if it crashed, broke, or took longer than
     `timeout` seconds; StoreError for an error of the disk or of a limit.
@@ -35,7 +44,7 @@ def run_module(
     process, link, output = take_program(module)
     with output:
         try:
-            line = _receive_answer(process, link, request, timeout)
+            line = _receive_answer(process, link, request, timeout, on_wait)
         except (TimeoutError, subprocess.TimeoutExpired):
             raise _to_error(failure.describe_hung(timeout or 0.0)) from None
         except TooLong:
@@ -71,6 +80,7 @@ def _receive_answer(
     link: Link,
     request: Mapping[str, object],
     timeout: float | None,
+    on_wait: Callable[[], None] | None,
 ) -> bytes | None:
     """Send the request and return the answer of a process; None if it ends without one.
 
@@ -80,6 +90,8 @@ def _receive_answer(
     line = None
     with suppress(EOFError):  # its exit status is the reason
         link.send(request, end - time.monotonic())
+        while on_wait and time.monotonic() < end and not wait_for_readable([link], _INTERVAL):
+            on_wait()
         line = link.receive(end - time.monotonic())
     process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
     return line

@@ -58,10 +58,11 @@ class Console:
         summary = self._summary.after(event)
         match event:
             case StageStarted(stage=stage):
-                self._start_live_line(stage)
+                self._live = self._start_live_line(stage)
             case Progress() | TuningProgress():
-                if self._live is not None:
-                    self._live.tell(event)
+                if self._live is None:  # it goes on after its stage, as copying a package does
+                    self._live = self._start_live_line(event.stage)
+                self._live.tell(event)
             case Measured():
                 pass  # the final line of the stage has it
             case (
@@ -83,12 +84,13 @@ class Console:
         if self._live is not None:
             self._live.leave()
 
-    def _start_live_line(self, stage: str) -> None:
+    def _start_live_line(self, stage: str) -> "LiveLine":
         from autopipe.report.live_line import LiveLine  # rich: a run that is all cached needs none
 
         self._erase_live_line()
-        self._live = LiveLine(self._out, stage)
-        self._live.draw()
+        live_line = LiveLine(self._out, stage)
+        live_line.draw()
+        return live_line
 
     def _erase_live_line(self) -> None:
         if self._live is not None:

@@ -72,6 +72,7 @@ class ImportStage(Stage, frozen=True):
         """Write the module, the weights, and the model as reference runtimes run it."""
         from autopipe.compiler.frontends.loaders import LOADERS
         from autopipe.compiler.frontends.write_imported import write_imported
+        from autopipe.compiler.step_counter import count_with
         from autopipe.host.memory import keep_freed_memory
 
         keep_freed_memory()
@@ -84,7 +85,8 @@ class ImportStage(Stage, frozen=True):
         for message in model.warnings:
             ctx.emit(Warn(stage=self.name, message=message))
         watch.begin(f"writing {len(model.weights)} arrays of weights")
-        params = write_imported(model, self.dimensions, ctx.out)
+        with count_with(watch.count):
+            params = write_imported(model, self.dimensions, ctx.out)
         origin = "drawn" if model.synthesized else "read"
         source = self.format if model.opset is None else f"opset {model.opset}"
         return f"{model.name}: {source}, {params} weights {origin}"

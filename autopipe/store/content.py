@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -46,10 +47,13 @@ class TreeDigests(NamedTuple):
     """Folder of the fingerprints, one file a tree."""
     tmp: Path
 
-    def manifest(self, tree: Path, *, full: bool = False) -> Manifest:
+    def manifest(
+        self, tree: Path, *, full: bool = False, report: Callable[[int], None] = lambda _: None
+    ) -> Manifest:
         """Digest every file below, sorted by name; `full` also reads unchanged files.
 
-        Raises IrregularError at anything that is neither a regular file nor a directory.
+        `report` gets the bytes of each part that is read. Raises IrregularError at anything that is
+        neither a regular file nor a directory.
         """
         memo = self._find_memo_path(tree)
         before = {} if full else _recall_marks(memo)
@@ -58,7 +62,7 @@ class TreeDigests(NamedTuple):
         for name, status in files.walk(tree):
             mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
             old = before.get(name, [])
-            sha256 = str(old[4]) if old[:4] == mark else files.sha256(tree / name)
+            sha256 = str(old[4]) if old[:4] == mark else files.sha256(tree / name, report)
             tree_files.append(TreeFile(name, status.st_size, sha256))
             if time.time_ns() - status.st_ctime_ns > _SETTLED:
                 after[name] = [*mark, sha256]

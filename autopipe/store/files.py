@@ -9,13 +9,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
 from autopipe.errors import StoreError
+from autopipe.host.copy_file import STRETCH
 
 _IRREGULAR: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV})
 """Errors of opening a link, a socket, a folder or a device."""
@@ -100,10 +101,14 @@ def read_or_discard(path: Path, largest: int = -1) -> bytes | None:
         return None
 
 
-def sha256(path: Path) -> str:
-    """Digest a regular file that is not a symbolic link."""
+def sha256(path: Path, report: Callable[[int], None] = lambda _: None) -> str:
+    """Digest a regular file that is not a symbolic link; `report` gets the bytes of each part."""
+    digest = hashlib.sha256()
     with open_no_follow(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while part := file.read(STRETCH):
+            digest.update(part)
+            report(len(part))
+    return digest.hexdigest()
 
 
 def replace(path: Path, data: bytes, tmp: Path, *, mode: int = 0o600) -> None:
@@ -156,14 +161,16 @@ def _list_names(tree: Path, prefix: str) -> Iterator[str]:
                 raise IrregularError(f"{entry.path}: neither a regular file nor a directory")
 
 
-def make_read_only(tree: Path) -> None:
+def make_read_only(tree: Path, report: Callable[[int], None] = lambda _: None) -> None:
     """Make everything below durable and read-only, except `tree` itself, which is moved later.
 
-    Raises IrregularError at anything that is neither a regular file nor a directory.
+    `report` gets the bytes of each file. Raises IrregularError at anything that is neither a
+    regular file nor a directory.
     """
-    for name, _ in walk(tree):
+    for name, status in walk(tree):
         (tree / name).chmod(0o400)
         sync_to_disk(tree / name)
+        report(status.st_size)
     for folder, _, _ in os.walk(tree, topdown=False):
         sync_to_disk(Path(folder))
         if Path(folder) != tree:

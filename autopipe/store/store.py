@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from autopipe.errors import StageError, StoreError
+from autopipe.host.copy_file import CountBytes, count_nothing
 from autopipe.store import entry, files, locks
 from autopipe.store.artifact import Artifact, Kind
 from autopipe.store.canonical import Document
@@ -119,19 +120,28 @@ class Store(NamedTuple):
         """Return the path of the log of an action's last attempt."""
         return self.root / "logs" / f"{name}-{key[:16]}.log"
 
-    def commit(self, key: str, action: Document, kind: Kind, out: Path) -> Artifact:
+    def commit(
+        self,
+        key: str,
+        action: Document,
+        kind: Kind,
+        out: Path,
+        count: CountBytes = count_nothing,
+    ) -> Artifact:
         """Move the output directory of a stage into the store, and write its record.
 
+        `count` counts all bytes twice: when they are on the disk, and when they are digested.
         Raises StageError if it is empty, or has links or other irregular files.
         """
         with files.wrap_os_errors(self.root):
             try:
-                files.make_read_only(out)
+                report = count(sum(status.st_size for _, status in files.walk(out)))
+                files.make_read_only(out, report)
             except StoreError as error:
                 raise StageError(
                     f"stage {action['stage']} wrote what cannot be kept: {error}"
                 ) from None
-            manifest = self.contents.manifest(out)
+            manifest = self.contents.manifest(out, report=report)
             if not any(file.size for file in manifest):
                 raise StageError(f"stage {action['stage']} ended well but wrote nothing")
             name = digest_tree(manifest)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from autopipe.compiler.step_counter import count_steps
 from autopipe.errors import ConfigError, ModelError, SetupError, StageError, find_first_line
 from autopipe.host.onnx_session import open_session
 from autopipe.processes import call
@@ -212,8 +213,13 @@ def _ask(engine: str, model: Path, files: Mapping[Path, Path]) -> call.Answer:
         "engine": engine, "model": str(model), "seconds": SECONDS,
         "cases": [(str(case), str(file)) for case, file in files.items()],
     }  # fmt: skip
+    report = count_steps("reference outputs computed", len(files))
+
+    def count_files() -> None:
+        report(sum(file.exists() for file in files.values()))
+
     try:
-        return call.run_module(_PROGRAMS.get(engine, __name__), request)
+        return call.run_module(_PROGRAMS.get(engine, __name__), request, on_wait=count_files)
     except StageError as error:
         if _LATE not in str(error):
             raise

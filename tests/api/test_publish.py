@@ -1,5 +1,6 @@
 """The package that is put where the user wants it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,15 @@ def test_what_a_killed_run_left_is_no_hindrance(tmp_path: Path, artifact: Path) 
     (left / "not even a file").touch()
     assert publish_package(artifact, tmp_path / "dist").read_text() == "new"
     assert [path.name for path in (tmp_path / "dist").iterdir()] == ["demo.tar"]
+
+
+def test_the_bytes_that_are_copied_are_counted(tmp_path: Path, artifact: Path) -> None:
+    counts: list[list[int]] = []
+
+    def count(total: int) -> Callable[[int], None]:
+        counts.append([total])
+        return counts[-1].append
+
+    for _ in range(2):  # the second time, it is there
+        publish_package(artifact, tmp_path / "dist", count)
+    assert counts == [[3, 3]]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from autopipe.compiler.step_counter import count_each, count_with, join_counts
+from autopipe.compiler.step_counter import count_bytes, count_each, count_with, join_counts
+from autopipe.host.copy_file import MIB
 
 
 @pytest.fixture
@@ -33,3 +34,11 @@ def test_equal_lists_are_counted_as_one(counts, counter):
         for _ in range(3):
             list(count_each("passes run", "ab"))
     assert counts == [("passes run", done, 6) for done in range(6)]
+
+
+def test_bytes_are_counted_in_mebibytes_of_all_passes(counts, counter):
+    with count_with(counter):
+        report = count_bytes("MiB packed", 5 * MIB // 2, passes=2)
+        for part in (MIB, 3 * MIB, MIB):
+            report(part)
+    assert counts == [("MiB packed", done, 2) for done in (0, 2, 2)]

@@ -1,7 +1,7 @@
 """The progress of writing a package."""
 
 from autopipe.compiler.step_counter import count_with
-from autopipe.packaging import pack
+from autopipe.host import copy_file
 from tests.packaging import packages
 
 
@@ -13,7 +13,7 @@ def test_packed_bytes_are_counted_while_they_are_hashed_and_written(tmp_path, mo
         counts.append([total])
         return counts[-1].append
 
-    monkeypatch.setattr(pack, "_MIB", 1)
+    monkeypatch.setattr(copy_file, "MIB", 1)
     with count_with(begin):
         packages.make(tmp_path)
     total, *steps = counts[0]

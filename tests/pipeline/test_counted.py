@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from autopipe.host.copy_file import MIB
 from autopipe.pipeline import counted
 from autopipe.pipeline.counted import Watch
 from autopipe.report.wording import describe_event, format_progress
@@ -56,6 +57,18 @@ def test_before_the_first_item_no_time_left_is_told(clock):
     clock.now += 2.0
     report_done(0)
     assert describe_event(events[0]) == "build      0 of 48 functions compiled"
+
+
+def test_bytes_are_told_in_mebibytes_with_the_time_left(clock):
+    events: list[Any] = []
+    report_part = Watch("import", events.append).count_bytes("MiB stored", 600 * MIB, passes=2)
+    for _ in range(2):
+        clock.now += 3.0
+        report_part(300 * MIB)
+    assert [describe_event(event) for event in events] == [
+        "import     150 of 600 MiB stored  9 s left",
+        "import     300 of 600 MiB stored  6 s left",
+    ]
 
 
 def test_nothing_is_told_of_no_items_and_of_the_last_one(clock):

@@ -5,7 +5,9 @@ import pytest
 
 from autopipe.environment.facet import Facet
 from autopipe.errors import StageError
-from autopipe.pipeline.events import Event
+from autopipe.host import copy_file
+from autopipe.pipeline import counted
+from autopipe.pipeline.events import Event, Progress
 from autopipe.pipeline.isolate import Killed, Zygote
 from autopipe.store.artifact import Kind
 from tests.pipeline.fakes import FACTS, Act, Dice, Fixed, Here, Measure, Tune, Upper, demo, go, told
@@ -19,6 +21,17 @@ def test_second_run_is_all_cached(root: Path, source: Path) -> None:
     assert served == made
     assert (served["tune"].path / "records").read_text() == "ABC" * 4
     assert served["tune"].kind is Kind.RECORDS
+
+
+def test_what_is_stored_is_counted(
+    root: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counted, "INTERVAL", 0.0)
+    monkeypatch.setattr(copy_file, "MIB", 1)
+    events: list[Event] = []
+    go(demo(source)[:1], root, events=events)
+    counts = [(event.done, event.total) for event in events if isinstance(event, Progress)]
+    assert counts == [(1, 3)]  # half of it: on the disk, not digested
 
 
 def test_early_cut_off(root: Path, source: Path) -> None:

@@ -46,6 +46,20 @@ def test_answers_a_request_whatever_else_it_prints(serving):
     assert call.run_module(serving, {"do": "echo", "value": "ä"})["got"] == "ä"
 
 
+def test_a_function_is_called_until_there_is_an_answer(serving, monkeypatch):
+    monkeypatch.setattr(call, "_INTERVAL", 0.0)
+    waits: list[None] = []
+    request = {"do": "echo", "value": 1}
+    assert call.run_module(serving, request, on_wait=lambda: waits.append(None))["got"] == 1
+    assert waits
+
+
+def test_a_child_that_ends_while_it_is_waited_for_is_an_error(serving, monkeypatch):
+    monkeypatch.setattr(call, "_INTERVAL", 0.0)
+    with pytest.raises(StageError):
+        call.run_module(serving, {"do": "die"}, on_wait=lambda: None)
+
+
 def test_a_program_that_was_started_ahead_answers_one_request(serving):
     echo = {"do": "echo", "value": 1}
     with ahead.start_ahead(serving):

@@ -378,6 +378,14 @@ def test_the_live_line_shows_the_time_without_any_event(stream, monkeypatch):
     assert written(stream).endswith("build       1m 15s\n")
 
 
+def test_what_goes_on_after_its_stage_has_a_live_line(stream, monkeypatch):
+    copied = events.Progress(stage="package", message="MiB copied to dist", done=3, total=9)
+    ended = [events.StageFinished(stage="package", digest="ab", seconds=1.0), copied]
+    text = console(stream, monkeypatch, 80, *ended, events.RunFinished(exit_code=0, seconds=2))
+    assert "package        0 s  3 of 9 MiB copied to dist" in text
+    assert text.rpartition("\x1b[2K")[2] == "done in 2 s\n"
+
+
 def test_color_is_asked_for(stream, monkeypatch):
     assert "\x1b[2mimport     cached\x1b[0m" in console(
         stream, monkeypatch, 80, *EVENTS, color=True

@@ -4,13 +4,17 @@ import onnx
 import pytest
 from safetensors.numpy import load_file
 
+from autopipe.compiler.frontends.onnx.reading import source
 from autopipe.config.model import Input, Model, Weights
 from autopipe.config.pipeline import Pipeline
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError, ModelError
+from autopipe.host import copy_file
+from autopipe.pipeline import counted
 from autopipe.pipeline.events import Event, Progress, Warn
 from autopipe.pipeline.stage import Context
 from autopipe.stages.import_model import ImportStage
+from autopipe.store import arrays
 from tests.compiler.frontends.models import dense, external, save, tensor
 from tests.compiler.frontends.sources import EMBED
 
@@ -71,6 +75,22 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     }
     assert len(module_io.load_module(out / "module.json")["main"].params) == 3
     onnx.checker.check_model(out / "reference.onnx", full_check=True)
+
+
+def test_bytes_are_counted_in_every_step_of_a_large_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(counted, "INTERVAL", 0.0)
+    monkeypatch.setattr(copy_file, "MIB", 1)
+    monkeypatch.setattr(source, "STRETCH", 8)
+    monkeypatch.setattr(arrays, "STRETCH", 8)
+    _, _, events = ran(stage(save(dense(), tmp_path)), tmp_path)
+    counts = [event for event in events if isinstance(event, Progress) and event.done is not None]
+    messages = dict.fromkeys(event.message for event in counts)
+    assert list(messages) == [
+        "MiB of the model digested", "MiB of the model checked", "MiB of weights read",
+        "clean-up passes run", "nodes converted", "MiB of the model read again",
+        "MiB of weights written", "MiB written for references",
+    ]  # fmt: skip
+    assert all(event.remaining is not None for event in counts if event.message.startswith("MiB"))
 
 
 def test_a_model_that_is_not_onnx_has_no_reference_of_it(tmp_path):

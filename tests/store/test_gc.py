@@ -168,7 +168,7 @@ def test_verify_reads_what_looks_unchanged(root: Path, monkeypatch: pytest.Monke
     text.write_text("z")
     time.sleep(0.03)
     with monkeypatch.context() as forget:
-        forget.setattr(files, "sha256", lambda _: digest)
+        forget.setattr(files, "sha256", lambda *_: digest)
         assert is_cached(root, "x")
     assert is_cached(root, "x")
     assert check(root) == (1, [f"{text.parent}: damaged"])

@@ -5,9 +5,11 @@ from onnx import TensorProto, helper
 from safetensors.numpy import load_file, save_file
 
 from autopipe.artifacts.model import ImportedModel
+from autopipe.compiler.step_counter import count_with
 from autopipe.config.model import Weights
 from autopipe.errors import ConfigError, ModelError, StageError
 from autopipe.pipeline.stage import Context
+from autopipe.processes import call
 from autopipe.stages.import_model import ImportStage
 from autopipe.verification import reference
 from tests.compiler.frontends.control.control_models import parsed
@@ -93,6 +95,19 @@ def test_plain_loops_need_no_onnx(tmp_path):
     assert ImportedModel.read(model).selects == {"ids": 7}
     with pytest.raises(ConfigError, match=r"onnx runs ONNX models, .* did you mean 'plain'"):
         reference.choose_engines("onnx", model)
+
+
+def test_the_outputs_that_a_reference_has_computed_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(call, "_INTERVAL", 0.0)
+    model = imported(save(dense(), tmp_path), tmp_path, format="onnx", weights=None)
+    counts = []
+    cases = [tmp_path / f"{number}.safetensors" for number in range(2)]
+    for case in cases:
+        save_file({"x": np.zeros((2, 3), "f")}, case)
+    with count_with(lambda message, total, **_: lambda done: counts.append((message, done, total))):
+        reference.expect(("onnxruntime",), model, cases)
+    assert counts[0] == ("reference outputs computed", 0, 2)
+    assert counts == sorted(counts)
 
 
 def test_plain_loops_of_an_onnx_model_agree_with_onnxruntime(tmp_path):

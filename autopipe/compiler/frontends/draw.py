@@ -7,11 +7,14 @@ The output of every layer gets variance one. For that, a kernel is drawn with va
 
 import hashlib
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from autopipe.compiler.frontends.moments import Role
+from autopipe.compiler.step_counter import count_bytes
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +26,31 @@ _SUM_MEAN = 2 * (2**16 - 1)
 _SUM_STD = math.sqrt(4 * (2**32 - 1) / 12)
 
 
-def draw_weight(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
+@dataclass(frozen=True, slots=True)
+class WeightPlan:
+    """A weight to be drawn."""
+
+    role: Role
+    shape: tuple[int, ...]
+    dtype: np.typing.DTypeLike
+
+    @property
+    def nbytes(self) -> int:
+        """Its bytes."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+def draw_weights(plans: Mapping[str, WeightPlan], seed: int) -> dict[str, Array]:
+    """Draw weights by name; each is a function of its name and the seed alone."""
+    report = count_bytes("MiB of weights drawn", sum(plan.nbytes for plan in plans.values()))
+    weights = {}
+    for name, plan in plans.items():
+        weights[name] = _draw_weight(f"{seed}:{name}", plan.role, plan.shape, plan.dtype)
+        report(plan.nbytes)
+    return weights
+
+
+def _draw_weight(key: str, role: Role, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Array:
     """Draw a weight for a role; it is a function of the key."""
     z = draw_normal(key, math.prod(shape))
     deviation = math.sqrt(role.data.variance)

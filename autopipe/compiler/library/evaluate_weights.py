@@ -19,6 +19,7 @@ from autopipe.compiler.loops.element_copies import ElementCopies
 from autopipe.compiler.module_io import list_prim_funcs
 from autopipe.compiler.pass_observer import pass_context
 from autopipe.compiler.passes.legalize import legalize_ops
+from autopipe.compiler.step_counter import count_each
 
 _Move = Callable[[np.ndarray, relax.Call], np.ndarray]
 
@@ -140,10 +141,10 @@ def _move_weights(
     function = module[TRANSFORM]
     (parameter,) = function.params
     values: dict[relax.Expr, Sequence[np.ndarray]] = {parameter: weights}
-    for binding in list_bindings(function):
+    for binding in count_each("steps of packing run", list(list_bindings(function))):
         values[binding.var] = _evaluate(binding.value, values, kernels)
     results = _evaluate(function.body.body, values, kernels)
-    return [np.asarray(array, order="C") for array in results]
+    return [np.asarray(array, order="C") for array in count_each("weights copied", results)]
 
 
 def _evaluate(

@@ -147,6 +147,13 @@ FULL = [
              else_branch=branch(node("Identity", "v1", out="else"))),
         node("Identity", "w5", out="w6"),
     ]),
+    ("frames of a signal", [
+        node("Reshape", "x", "signals", out="ac1"), node("STFT", "ac1", "three0", "hann", out="ac"),
+        node("STFT", "ac1", "three0", "", "five0", onesided=0, out="ad"),
+    ]),
+    ("frequencies of each place", [
+        node("Unsqueeze", "x", "last", out="ae1"), node("DFT", "ae1", axis=1, out="ae"),
+    ]),
 ]  # fmt: skip
 WEIGHTS = {
     "ends_of_one": np.array([0, 1], np.float32), "scales": np.array([1, 1, 2, 3], np.float32), "half": np.array([1, 1, 0.5, 1], np.float32),
@@ -155,10 +162,11 @@ WEIGHTS = {
     "ends": whole(2**40, -1), "axes": whole(2, 3), "steps": whole(2, 1), "last": whole(-1),
     "least": whole(-(2**40)), "back": whole(-2), "rows": whole(2), "two0": whole(3),
     "three0": np.int64(3), "zero0": np.int64(0), "one0": np.int64(1), "two_": np.int64(2), "four": whole(4), "flat": whole(2, 4),
+    "signals": whole(2, -1, 1), "hann": np.hanning(6).astype("f"), "five0": np.int64(5),
     "w": np.linspace(-1, 1, 2 * 12 * 4, dtype=np.float32).reshape(2, 12, 4),
     "r": np.linspace(1, -1, 2 * 12 * 3, dtype=np.float32).reshape(2, 12, 3),
 }  # fmt: skip
-OUTPUTS = (*"abcdefghijklmnopqstuv", "aa", "ab", "w6", "x4", "y3", "z3")
+OUTPUTS = (*"abcdefghijklmnopqstuv", "aa", "ab", "ac", "ad", "ae", "w6", "x4", "y3", "z3")
 
 
 def compare_at_every_size(path, outputs, reference):
@@ -211,6 +219,8 @@ REFUSED = [
     ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
     ([node("MaxPool", "x", kernel_shape=[1, 3], strides=[1, 2], auto_pad="SAME_UPPER")],
      "a multiple of 2; .*for width"),
+    ([node("Reshape", "x", "signals", out="a1"), node("STFT", "a1", "three0")],
+     "STFT 'y' has one frame, as long as its signal, which is dynamic"),
     ([node("Shape", "x", out="a1"), node("Slice", "a1", "three", "four", out="a2"),
       node("Div", "a2", "two", out="a3"), node("Slice", "x", "zero", "a3", "three", out="a4"),
       node("MaxPool", "a4", kernel_shape=[1, 2], strides=[1, 15], out="a5"),
@@ -255,6 +265,9 @@ SUM = [node("Add", "x", "two")]
          "with n = 1: MaxPool 'y' has a window of 2 over 1; another range"),
         ((2, 4, "n", 9), {"n": _any(2, 9, 8)}, [node("Pad", "x", "border", mode="reflect")],
          "with n = 2: Pad 'y' reflects 3 of 2; another range"),
+        ((2, 1, "n", 1), {"n": _any(4, 30, 12)},
+         [node("Reshape", "x", "signals", out="s"), node("STFT", "s", "four0", "hann")],
+         "with n = 4: STFT 'y' has frames of 6 over 4 samples; another range"),
         ((1, 1, "n", 1), {"n": _any(1, 2**31, 8)}, SUM, "with n = 2147483648: "),
         ((2, 4, "n", "m"), {"n": _any(1, 9, 8), "m": _any(1, 9, 8)},
          [node("Transpose", "x", perm=[0, 1, 3, 2], out="t"), node("Add", "x", "t")],
@@ -266,7 +279,8 @@ def test_ranges_that_contradict_the_model_are_refused_in_a_line(
 ):
     weights = {
         "groups": whole(-1, 3, 32), "two": np.ones((1, 1, 1, 2), np.float32),
-        "five": np.ones((4, 4, 5, 5), np.float32), "border": whole(0, 0, 3, 0, 0, 0, 0, 0),
+        "five": np.ones((4, 4, 5, 5), np.float32), "signals": whole(2, -1, 1),
+        "four0": np.int64(4), "hann": np.hanning(6).astype("f"), "border": whole(0, 0, 3, 0, 0, 0, 0, 0),
     }  # fmt: skip
     path = saved(tmp_path_factory.mktemp("refused"), nodes, weights)
     with pytest.raises((ConfigError, ModelError)) as caught:

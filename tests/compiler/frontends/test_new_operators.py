@@ -250,6 +250,24 @@ def test_shifts_by_more_bits_than_there_are(tmp_path):
         ("RandomNormalLike", {"x": floats(3)}, {}, "drawn at random: 1 x RandomNormalLike"),
         ("DFT", {"x": SIGNAL, "n": np.int64(4)}, {}, "length of DFT 'y' is not constant"),
         ("DFT", {"x": np.zeros((9000, 1), np.float32)}, {}, "DFT 'y' has length 9000"),
+        (
+            "STFT",
+            {"x": SIGNAL},
+            {"constants": {"step": np.int64(0), "window": floats(6)}},
+            "frame step of STFT 'y' is 0; it has to be 1 or more",
+        ),
+        (
+            "STFT",
+            {"x": SIGNAL},
+            {"constants": {"step": np.int64(3), "n": np.int64(0)}, "order": ["x", "step", "", "n"]},
+            "frame length of STFT 'y' is 0; it has to be 1 or more",
+        ),
+        (
+            "DFT",
+            {"x": SIGNAL},
+            {"constants": {"n": np.int64(-1)}},
+            "length of DFT 'y' is -1; it has to be 1 or more",
+        ),
         ("Det", {"x": floats(5, 5)}, {}, "5 rows; up to 4 are supported"),
     ],
 )
@@ -285,6 +303,14 @@ def test_a_fourier_transform_of_computed_sizes_is_expanded_once_they_are_known(t
     found = compiled(imported, feeds)
     for ours, theirs in zip(found, run(made, feeds), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_step_that_is_computed_is_refused_like_a_stored_one(tmp_path):
+    nodes = [node("Sub", ["one", "one"], "step"), node("STFT", ["x", "step", "window"])]
+    stored = [numpy_helper.from_array(np.array(1), "one"), tensor("window", 6)]
+    made = model(nodes, [value("x", [1, 11, 1])], [value("y", None)], stored)
+    with pytest.raises(ModelError, match="frame step of STFT 'STFT of y' is 0; it has to be 1"):
+        load_model(save(made, tmp_path), {}, None, None)
 
 
 def test_a_signal_without_an_axis_of_parts_gets_it_for_every_reference(tmp_path):

@@ -11,9 +11,21 @@ from autopipe.compiler.frontends.onnx.facts.synthesize import (
 )
 from autopipe.compiler.frontends.onnx.load import load_model
 from autopipe.compiler.frontends.onnx.reading.weights import attach_weights
+from autopipe.compiler.step_counter import count_with
 from autopipe.config.model import Model, Weights
 from autopipe.config.paths import find_model_path
-from tests.compiler.frontends.models import dense, ints, model, node, run, tensor, value, vet
+from autopipe.host import copy_file
+from tests.compiler.frontends.models import (
+    dense,
+    ints,
+    model,
+    node,
+    run,
+    save,
+    tensor,
+    value,
+    vet,
+)  # fmt: skip
 
 LIGHT = "pkg:onnx/backend/test/data/light/light_{}.onnx"
 
@@ -44,6 +56,18 @@ def test_each_weight_has_its_own_numbers_and_each_seed(tmp_path):
     assert np.array_equal(first["weight"], again["weight"])
     assert not np.array_equal(first["weight"], other["weight"])
     assert len(np.unique(np.concatenate([first["weight"].ravel(), first["bias"]]))) == 16
+
+
+def test_the_bytes_of_weights_are_counted_while_they_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(copy_file, "MIB", 1)
+    counts = []
+    path = save(dense(), tmp_path)
+    with count_with(lambda message, total, **_: lambda done: counts.append((message, done, total))):
+        load_model(path, {}, Weights(), None)
+    assert [count for count in counts if "of weights" in count[0]] == [
+        ("MiB of weights read", 48, 64), ("MiB of weights read", 64, 64),
+        ("MiB of weights drawn", 48, 64), ("MiB of weights drawn", 64, 64),
+    ]  # fmt: skip
 
 
 def test_a_kernel_is_scaled_by_its_fan_in(tmp_path):

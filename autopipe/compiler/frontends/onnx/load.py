@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from onnx import ModelProto
 
 from autopipe.compiler.frontends import bounds
 from autopipe.compiler.frontends.imported import Imported
@@ -25,6 +26,7 @@ from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.recurrent.notes import note_finite_weights
 from autopipe.compiler.frontends.onnx.rewriting.cleanup import clean_model
 from autopipe.compiler.frontends.onnx.rewriting.node_origins import number_nodes, read_origins
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input, Weights
 from autopipe.errors import ModelError
@@ -68,9 +70,7 @@ def _load_file(
         origins = read_origins(source_copy.graph, clean.graph, arrays)
         module = relax.to_relax(clean, admission.inputs, list(parameters), dimensions, origins)
     # synthetic weights may be in bodies and functions, where the original has stored ones
-    original = None if weights is not None else gate.read_original(data, path, inputs, arrays)
-    if source.hash_model(source.read_model_file(path)) != digest:
-        raise ModelError("the file changed while it was read; run again")
+    original = _read_again(data, path, inputs, None if weights is not None else arrays)
     graph = admission.model.graph
     outputs = describe_outputs(module, graph, admission.inputs, dimensions)
     warnings += tuple(warn_of_deciding_inputs(graph, admission.inputs))
@@ -92,6 +92,18 @@ def _load_file(
     )
 
 
+def _read_again(
+    data: bytes, path: Path, inputs: Mapping[str, Input], weights: Mapping[str, Array] | None
+) -> ModelProto | None:
+    """Read the original form of a model, None without `weights`. Raises if its file has changed."""
+    report = count_bytes("MiB of the model read again", len(data), passes=2)
+    original = None if weights is None else gate.read_original(data, path, inputs, weights)
+    report(len(data))
+    if source.read_model_file(path) != data:
+        raise ModelError("the file changed while it was read; run again")
+    return original
+
+
 @contextmanager
 def _bound_memory(weight_bytes: int) -> Iterator[None]:
     """Limit the memory of an import: unrolling and folding may exceed it in an admitted model."""
@@ -109,7 +121,7 @@ def _read_weights(
     admission: gate.Vetted, path: Path, weights: Weights | None
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return (weights, read or synthesized; warnings about them)."""
-    arrays = {name: tensors.read_array(tensor, path) for name, tensor in admission.weights.items()}
+    arrays = dict(tensors.read_arrays(admission.weights, path))
     graph = admission.model.graph
     if weights is not None:
         return synthesize_weights(graph, arrays, admission.shapes, weights.seed), ()

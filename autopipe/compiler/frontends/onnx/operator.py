@@ -147,6 +147,8 @@ class Operator:
     size_dtype: SizeDtype = read_first_dtype
     body: Body | None = None
     """Writes its function body, which clean-up expands."""
+    dynamic_body: Body | None = None
+    """Writes the body of a node whose `body` depends on what is unknown until the model runs."""
     replaced_by: str = ""
     """Name of the clean-up pass that replaces it."""
 
@@ -159,6 +161,8 @@ class Operator:
     read_sizes: Sequence[int] = ()
     """Inputs that are read as data-dependent sizes if they are computed."""
 
+    counts: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Names, for messages, of inputs that are numbers from 1 on, by input index."""
     check_sizes: SizeCheck | None = None
     size_factor: SizeFactor | None = None
     table_limit: TableLimit | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from autopipe import foreign
-from autopipe.compiler.frontends.draw import Array, draw_weight
+from autopipe.compiler.frontends.draw import Array, WeightPlan, draw_weights
 from autopipe.compiler.frontends.imported import Imported
 from autopipe.compiler.frontends.moments import NORMAL, Role
 from autopipe.compiler.frontends.tvmscript import gate, memory
@@ -92,12 +92,8 @@ def _draw_weights(model: Whole, weights: Weights | None) -> dict[str, Array]:
             )
     roles = find_roles(model.module, names)
     default_role = Role("kernel", NORMAL)
-    return {
-        value.name: draw_weight(
-            f"{weights.seed}:{value.name}",
-            roles.get(value.name, default_role),
-            value.shape,
-            value.dtype,
-        )
+    plans = {
+        value.name: WeightPlan(roles.get(value.name, default_role), value.shape, value.dtype)
         for value in model.weights
     }
+    return draw_weights(plans, weights.seed)

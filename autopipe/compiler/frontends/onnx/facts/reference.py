@@ -10,6 +10,7 @@ from onnx import ModelProto, TensorProto
 
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.compiler.frontends.onnx.reading.weights import undeclare_inputs
+from autopipe.compiler.step_counter import count_bytes
 
 _ALIGNMENT: Final = 64
 _MODEL: Final = "reference.onnx"
@@ -42,6 +43,7 @@ def write_reference(
 def _write_weights(weights: Mapping[str, Array], folder: Path) -> list[TensorProto]:
     """Write the weights to a file, and return tensors with their locations in it."""
     tensors = []
+    report = count_bytes("MiB written for references", sum(one.nbytes for one in weights.values()))
     with (folder / _WEIGHTS).open("wb") as file:
         for name, values in weights.items():
             file.write(b"\0" * (-file.tell() % _ALIGNMENT))
@@ -57,4 +59,5 @@ def _write_weights(weights: Mapping[str, Array], folder: Path) -> list[TensorPro
             little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
             file.write(little.reshape(-1).view(np.uint8).data)  # `tofile` loses errno
             tensors.append(tensor)
+            report(values.nbytes)
     return tensors

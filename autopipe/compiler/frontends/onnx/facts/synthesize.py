@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import GraphProto, helper, numpy_helper
 
-from autopipe.compiler.frontends.draw import draw_weight
+from autopipe.compiler.frontends.draw import WeightPlan, draw_weights
 from autopipe.compiler.frontends.onnx.facts import moments
 from autopipe.compiler.frontends.onnx.facts.moments import Shapes
 from autopipe.compiler.frontends.onnx.reading.tensors import Array, read_stored
@@ -26,18 +26,18 @@ def synthesize_weights(
         for name, values in {**weights, **_find_generated(graph, shapes)}.items()
         if values.dtype.kind == "f" and abs(values.flat[0]) < _MASK
     }
-    plan = moments.find_roles(graph, frozenset(candidates), shapes, _read_scalars(graph))
+    roles = moments.find_roles(graph, frozenset(candidates), shapes, _read_scalars(graph))
     for index, node in reversed(list(enumerate(graph.node))):
         name = node.output[0]
-        if name in plan:
+        if name in roles:
             del graph.node[index]
             dtype = helper.np_dtype_to_tensor_dtype(candidates[name].dtype)
             graph.input.append(helper.make_tensor_value_info(name, dtype, shapes[name]))
-    new_weights = {
-        name: draw_weight(f"{seed}:{name}", role, candidates[name].shape, candidates[name].dtype)
-        for name, role in plan.items()
+    plans = {
+        name: WeightPlan(role, candidates[name].shape, candidates[name].dtype)
+        for name, role in roles.items()
     }
-    return {**weights, **new_weights}
+    return {**weights, **draw_weights(plans, seed)}
 
 
 def has_constant_kernels(graph: GraphProto, weights: Mapping[str, Array], shapes: Shapes) -> bool:

@@ -6,11 +6,18 @@ from functools import cache
 from itertools import zip_longest
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, numpy_helper
 
 from autopipe.compiler.frontends.onnx.operator import MICROSOFT, ONNX
 from autopipe.compiler.frontends.onnx.operators import OPERATORS, find_operator
-from autopipe.compiler.frontends.onnx.reading.tensors import describe_node, list_graphs, list_nodes
+from autopipe.compiler.frontends.onnx.reading.tensors import (
+    describe_node,
+    list_graphs,
+    list_nodes,
+    read_location,
+    read_stored,
+)
+from autopipe.compiler.frontends.onnx.reading.value_types import check_count
 from autopipe.errors import ModelError
 
 MIN_OPSET = 7
@@ -21,6 +28,7 @@ _AXES_FROM_THE_END = 11
 MIN_IR = 3
 """The minimum IR version of TVM."""
 
+_COUNTING = frozenset(operator.name for operator in OPERATORS.values() if operator.counts)
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DOMAINS = {"": "", "ai.onnx": "", "com.microsoft": "com.microsoft"}
 
@@ -117,6 +125,24 @@ def check_inputs(graph: GraphProto, version: int) -> None:
         for place, name in enumerate(_list_inputs(node, version)):
             if name and not any(node.input[place : place + 1]):
                 raise ModelError(f"{describe_node(node)} is not given its input {name!r}")
+
+
+def check_counts(graph: GraphProto) -> None:
+    """Reject a constant below 1 where an operator counts from 1 on, such as a step of 0.
+
+    onnx infers sizes below 0 for it, and names neither the node nor the number.
+    """
+    for inner in list_graphs(graph):
+        nodes = [node for node in inner.node if node.op_type in _COUNTING]
+        stored = {**read_stored(graph), **read_stored(inner)} if nodes else {}
+        for node in nodes:
+            operator = find_operator(node)
+            for place, label in operator.counts.items() if operator else ():
+                for name in node.input[place : place + 1]:
+                    tensor = stored.get(name)
+                    if tensor is not None and read_location(tensor) is None:
+                        number = numpy_helper.to_array(tensor)
+                        check_count(int(number.min(initial=1)), f"{label} of {describe_node(node)}")
 
 
 def _list_inputs(node: NodeProto, version: int) -> Sequence[str]:

@@ -32,6 +32,7 @@ from autopipe.compiler.frontends.onnx.reading import (
 from autopipe.compiler.frontends.onnx.reading.tensors import count_uses
 from autopipe.compiler.frontends.onnx.reading.weights import declare_weights, detach_weights
 from autopipe.compiler.frontends.onnx.rewriting import expand_operators
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.config.dimension import Dimension, format_sizes, list_probe_sizes
 from autopipe.config.model import Input
 from autopipe.errors import ModelError
@@ -69,16 +70,19 @@ def admit_model(
     Dynamic dimensions are checked at the ends of their ranges, near them and at specialized sizes.
     Raises `ModelError` for an unusable model, `ConfigError` if `inputs` do not match it.
     """
+    # a static size of 0 would be rejected
+    probes = [sizes for sizes in list_probe_sizes(dimensions) if 0 not in sizes.values()]
+    report = count_bytes("MiB of the model checked", len(data), passes=2 + len(probes))
     _check_in_child(partial(vet_model, data, path, inputs), data)
-    for sizes in list_probe_sizes(dimensions):
-        if 0 in sizes.values():  # a static size of 0 would be rejected
-            continue
+    report(len(data))
+    for sizes in probes:
         static_inputs = {name: given.at(sizes) for name, given in inputs.items()}
         try:
             _check_in_child(partial(_vet_sizes, data, path, static_inputs), data)
         except ModelError as error:
             advice = "another range, or a multiple, in model.dimensions may fit"
             raise ModelError(f"with {format_sizes(sizes)}: {error}; {advice}") from error
+        report(len(data))
     return _read_vetted(data, path, inputs)
 
 
@@ -163,6 +167,7 @@ def _check_stored(model: ModelProto, data: bytes, path: Path) -> None:
         if value.type.WhichOneof("value") not in {None, "tensor_type"}:
             raise ModelError(f"output {value.name!r} is not a tensor")
     _check_tensors(graph, data, path)
+    check_operators.check_counts(graph)
 
 
 def _bind_model(

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 from autopipe import foreign
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.errors import ModelError
+from autopipe.host.copy_file import STRETCH
 
 MAX_BYTES = 2**31 - 1
 """Maximum size of a protobuf message."""
@@ -40,4 +42,9 @@ def read_model_file(path: Path) -> bytes:
 
 def hash_model(data: bytes) -> str:
     """Return the SHA-256 of a model file's bytes as hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
+    report, digest = count_bytes("MiB of the model digested", len(data)), hashlib.sha256()
+    for start in range(0, len(data), STRETCH):
+        part = memoryview(data)[start : start + STRETCH]
+        digest.update(part)
+        report(len(part))
+    return digest.hexdigest()

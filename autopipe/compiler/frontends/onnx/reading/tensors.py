@@ -3,7 +3,7 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from onnx import (
     numpy_helper,
 )
 
+from autopipe.compiler.step_counter import count_bytes
 from autopipe.errors import ModelError
 from autopipe.formats.external_data import locate_data
 
@@ -215,6 +216,18 @@ def read_array(tensor: TensorProto, model: Path) -> Array:
         stream.seek(offset)
         flat = np.fromfile(stream, dtype, math.prod(tensor.dims))
     return flat.reshape(tuple(tensor.dims))
+
+
+def read_arrays(tensors: Mapping[str, TensorProto], model: Path) -> Iterator[tuple[str, Array]]:
+    """Yield the names and values of weights as in `read_array`, and count their bytes."""
+    sizes = {
+        name: math.prod(tensor.dims) * _read_itemsize(DTYPES[tensor.data_type][0])
+        for name, tensor in tensors.items()
+    }
+    report = count_bytes("MiB of weights read", sum(sizes.values()))
+    for name, tensor in tensors.items():
+        yield name, read_array(tensor, model)
+        report(sizes[name])
 
 
 def read_location(tensor: TensorProto) -> str | None:

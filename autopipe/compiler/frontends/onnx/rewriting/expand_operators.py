@@ -83,11 +83,8 @@ def _expand_once(model: ModelProto, *, is_folded: bool) -> ModelProto | None:
         operands = [
             Operand(types.get(name, TypeProto()), constants.get(name)) for name in node.input
         ]
-        try:
-            body = _write_body(node, operands, opset)
-        except UnknownOperand:
-            if is_folded:
-                raise
+        body = _write_body(node, operands, opset, is_folded=is_folded)
+        if body is None:
             continue
         size += body.ByteSize()
         if size > _MOST_BYTES:
@@ -120,8 +117,13 @@ def _read_constants(model: ModelProto) -> dict[str, Array]:
     return {name: numpy_helper.to_array(each) for graph in stored for name, each in graph.items()}
 
 
-def _write_body(node: NodeProto, operands: list[Operand], opset: int) -> FunctionProto:
-    """Return the function body of a node, after adding its default attributes."""
+def _write_body(
+    node: NodeProto, operands: list[Operand], opset: int, *, is_folded: bool
+) -> FunctionProto | None:
+    """Return the function body of a node, after adding its default attributes.
+
+    None for one that depends on what may be known once constants are folded.
+    """
     operator = OPERATORS[node.domain.removeprefix("ai.onnx"), node.op_type]
     if operator.domain == ONNX:
         _fill_attributes(node, onnx.defs.get_schema(node.op_type, opset))
@@ -129,6 +131,12 @@ def _write_body(node: NodeProto, operands: list[Operand], opset: int) -> Functio
         raise ModelError(f"operator {node.op_type} has no body")
     try:
         return operator.body(node, operands, opset)
+    except UnknownOperand:
+        if not is_folded:
+            return None
+        if operator.dynamic_body is None:
+            raise
+        return operator.dynamic_body(node, operands, opset)
     except (ModelError, MemoryError):
         raise
     except Exception as error:  # missing or invalid attributes: no library checks them all
