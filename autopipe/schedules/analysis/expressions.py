@@ -72,7 +72,7 @@ def remove_repeated_loads(loads: Sequence[TensorLoad]) -> list[TensorLoad]:
     return unique_loads
 
 
-def count_occurrences(expression: tvm.ir.Expr, var: tvm.ir.Var) -> int:
+def count_occurrences(expression: tvm.ir.Expr, var: tvm.ir.Expr) -> int:
     """Count the occurrences of a variable in an expression."""
     return sum(map(var.same_as, find_nodes(expression, tvm.ir.Var)))
 

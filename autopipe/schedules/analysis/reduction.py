@@ -150,7 +150,8 @@ def _find_inner_block(statement: tvm.tirx.Stmt) -> tuple[list[For], SBlockRealiz
             return [], None
         loops.append(statement)
         statement = statement.body
-    is_block = isinstance(statement, SBlockRealize) and tvm_ffi.structural_equal(
+    if isinstance(statement, SBlockRealize) and tvm_ffi.structural_equal(
         statement.predicate, ALWAYS
-    )
-    return loops, statement if is_block else None
+    ):
+        return loops, statement
+    return loops, None

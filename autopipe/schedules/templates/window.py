@@ -156,7 +156,7 @@ def build_windows(
         windows, sch.get(blocks[windows.name]), before, last, dynamic_sizes, tile.rows,
         tile.columns, tile.width, tile.shared,
     )  # fmt: skip
-    loops = [sch.get(sch.get_loops(rv)[0]) for rv in packing]
+    loops: list[tvm.tirx.Stmt] = [sch.get(sch.get_loops(rv)[0]) for rv in packing]
     return nest, loops, [sch.get(rv).writes[0].source for rv in packing]
 
 

@@ -107,7 +107,8 @@ class OpenWindows:
             sums_dtype = str(self.block.body.buffer.ty.dtype)
             sums = T.sblock_alloc_buffer((rows, self.columns), sums_dtype, scope="local")
             with open_loops(T.serial, counts[self.shared :], dtype) as inner:
-                *before, strip, band = *job, *inner
+                axes: list[tvm.ir.Expr] = [*job, *inner]
+                *before, strip, band = axes
                 row = T.Bind(tvm.tirx.min(band * rows, length - rows))
                 column = T.Bind(find_block_start(strip, self.columns, breadth))
                 OutputTile(self, sums, rows, before, row, column).write()
