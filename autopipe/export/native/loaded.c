@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -174,31 +173,10 @@ autopipe_status load_folder(const char *folder, const autopipe_options *options,
   return status;
 }
 
-enum { SECOND = 1000000000, MILLISECOND = 1000000 };
-
-static int64_t now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (int64_t)time.tv_sec * SECOND + time.tv_nsec;
-}
-
-call_limit make_limit(int64_t milliseconds, const atomic_uint *cancels) {
-  call_limit made = {milliseconds, INT64_MAX, cancels, cancels ? atomic_load(cancels) : 0};
-  int64_t start = milliseconds < 0 ? 0 : now();
-  if (milliseconds >= 0 && milliseconds < (INT64_MAX - start) / MILLISECOND) made.deadline = start + milliseconds * MILLISECOND;
-  return made;
-}
-
-autopipe_status check_limit(const call_limit *limit) {
-  if (limit->cancels && atomic_load(limit->cancels) != limit->cancels_before) return fail(AUTOPIPE_CANCELLED, "the call was cancelled");
-  if (limit->deadline == INT64_MAX || now() < limit->deadline) return AUTOPIPE_OK;
-  return fail(AUTOPIPE_TIMEOUT, "the call did not end within %lld ms", (long long)limit->milliseconds);
-}
-
 /* Waits once, with the lock held, where the limit allows. */
 static autopipe_status wait_for(loaded *of, pthread_cond_t *event, const call_limit *limit) {
   autopipe_status status = check_limit(limit);
-  struct timespec until = {limit->deadline / SECOND, limit->deadline % SECOND};
+  struct timespec until = deadline_time(limit);
   if (status) return status;
   if (limit->deadline == INT64_MAX) pthread_cond_wait(event, &of->lock);
   else pthread_cond_timedwait(event, &of->lock, &until);
