@@ -95,8 +95,18 @@ def _expand_once(model: ModelProto, *, is_folded: bool) -> ModelProto | None:
         typed_model.functions.append(body)
     if not typed_model.functions:
         return None
+    _drop_stale_types(typed_model)
     typed_model.opset_import.append(helper.make_opsetid(_OURS, 1))
     return inliner.inline_local_functions(typed_model)
+
+
+def _drop_stale_types(model: ModelProto) -> None:
+    """Drop noted types of values that no node computes: the inliner takes their names again."""
+    for graph in list_graphs(model.graph):
+        computed_names = {name for node in graph.node for name in node.output}
+        for index, value in reversed(list(enumerate(graph.value_info))):
+            if value.name not in computed_names:
+                del graph.value_info[index]
 
 
 def _read_types(model: ModelProto) -> dict[str, TypeProto]:
