@@ -34,6 +34,10 @@ def ran(made, tmp_path):
     return line, out, events
 
 
+def port(name, shape):
+    return {"name": name, "shape": shape, "dtype": "float32", "dimensions": [], "ranges": []}
+
+
 def test_the_artifact_is_what_the_architecture_says(tmp_path):
     from autopipe.compiler import module_io
 
@@ -50,8 +54,9 @@ def test_the_artifact_is_what_the_architecture_says(tmp_path):
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
     assert json.loads(text) == {
         "name": "small",
-        "inputs": [{"name": "x", "shape": [2, 3], "dtype": "float32"}],
-        "outputs": [{"name": "y", "shape": [2, 4], "dtype": "float32"}],
+        "inputs": [port("x", [2, 3])],
+        "outputs": [port("y", [2, 4])],
+        "dimensions": {},
         "weights": ["weight", "bias"],
         "source_sha256": onnx_digest(path),
         "synthesized": False,
@@ -104,7 +109,7 @@ def test_a_model_that_is_not_onnx_has_no_reference_of_it(tmp_path):
         "model.json", "module.json", "nodes.json", "weights.safetensors",
     ]  # fmt: skip
     document = json.loads((out / "model.json").read_text())
-    assert document["outputs"] == [{"name": "rows", "shape": [5, 3], "dtype": "float32"}]
+    assert document["outputs"] == [port("rows", [5, 3])]
     assert (document["opset"], document["selects"]) == (None, {"ids": 7})
     assert list(load_file(out / "weights.safetensors")) == document["weights"] == ["table"]
     assert len(module_io.load_module(out / "module.json")["main"].params) == 2
