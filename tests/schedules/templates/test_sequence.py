@@ -117,7 +117,7 @@ def test_both_convolutions_are_parallel_and_vectorized(engine):
     assert made.planned is not None
     spread = [
         loop for loop in walk(made.planned.module["main"].body)
-        if loop.kind == tvm.tirx.ForKind.PARALLEL and " * placeholder" in str(loop)
+        if loop.kind == tvm.tirx.ForKind.PARALLEL and " * x[" in str(loop)
     ]  # fmt: skip
     assert len(spread) == 2
     for loop in spread:
