@@ -21,9 +21,6 @@ _SLOWER: Final = 1.3
 """If both of two warm runs, or of two single calls with a model's caches, take this multiple of the
 best time, the trial ends: it cannot win."""
 
-_BEHIND: Final = 1.15
-"""If the first repeat takes this multiple of the best time, the trial ends, too."""
-
 _COLD: Final = 4.0
 """The same for the first run, which also starts threads and touches memory."""
 
@@ -113,34 +110,30 @@ def time_call(
     if warm > enough:
         return to_measurement((warm,), cut=True)
     if caches is not None:
-        return _time_single_calls(call, limits, best, caches(call.tensors))
+        return _time_single_calls(call, limits, enough, caches(call.tensors))
     number = max(1, math.ceil(limits.min_repeat / max(warm, 1e-9)))
     return to_measurement(tuple(call.time_repeats(number, limits.repeat)), cut=False)
 
 
 def _time_single_calls(
-    call: TimedCall, limits: Measure, best: float, prepare: Prepare
+    call: TimedCall, limits: Measure, enough: float, prepare: Prepare
 ) -> Measurement:
     """Time single calls; a repeat is the median of as many as fit into its time.
 
-    The trial ends after two calls, or after the first repeat, if these are clearly behind the best
-    time: the preparation of each call takes longer than most kernels.
+    If both of the first two take longer than `enough` seconds, the trial ends: the preparation of
+    each call takes longer than most kernels.
     """
     tvm_ffi.register_global_func(_PREPARE, prepare, override=True)
     start = perf_counter()
     seconds = call.time_repeats(1, 1, _PREPARE)
     fitting = int(limits.min_repeat / (perf_counter() - start))
     number = max(1, min(fitting, _MAX_SINGLE_CALLS))
-    enough = _SLOWER * best + _CALL
     if seconds[0] > enough:
         seconds += call.time_repeats(1, 1, _PREPARE)
         if min(seconds) > enough:
             return to_measurement((min(seconds),), cut=True)
-    for end in range(number, number * limits.repeat + 1, number):
-        if (left := end - len(seconds)) > 0:
-            seconds += call.time_repeats(1, left, _PREPARE)
-        if (first := median(seconds[:number])) > _BEHIND * best:
-            return to_measurement((first,), cut=True)
+    if (left := number * limits.repeat - len(seconds)) > 0:
+        seconds += call.time_repeats(1, left, _PREPARE)
     starts = range(0, number * limits.repeat, number)
     return to_measurement(tuple(median(seconds[at : at + number]) for at in starts), cut=False)
 
