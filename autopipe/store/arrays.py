@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _CODES: Final = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "int16": "I16", "uint16": "U16", "float16": "F16",
-    "int32": "I32", "uint32": "U32", "float32": "F32", "float64": "F64", "int64": "I64",
-    "uint64": "U64",
+    "bfloat16": "BF16", "int32": "I32", "uint32": "U32", "float32": "F32", "float64": "F64",
+    "int64": "I64", "uint64": "U64",
 }  # fmt: skip
 """Dtypes by name, in the order of safetensors, which writes the last of them first."""
 _ALIGNMENT: Final = 8

@@ -1,5 +1,6 @@
 """Files of arrays are those that safetensors writes, byte for byte."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -11,7 +12,9 @@ DTYPES = [
     "bool", "uint8", "int8", "int16", "uint16", "float16", "int32", "uint32", "float32", "float64",
     "int64", "uint64",
 ]  # fmt: skip
-ALL = {f"{place % 5}{dtype}": np.arange(7).astype(dtype) for place, dtype in enumerate(DTYPES)}
+ALL = {f"{place % 5}{dtype}": np.arange(7).astype(dtype) for place, dtype in enumerate(DTYPES)} | {
+    "3half": np.arange(7).astype(ml_dtypes.bfloat16)
+}
 
 
 @pytest.mark.parametrize(

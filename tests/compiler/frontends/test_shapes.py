@@ -120,11 +120,6 @@ def test_a_value_that_is_not_the_inputs_is_refused(shape, number, told):
         shapes.fix_inputs(made.graph, {"rate": Input(shape=shape, value=number)})
 
 
-def test_keys_do_not_change_where_no_value_is_given():
-    assert Input(shape=(1,)).model_dump(mode="json") == {"shape": [1], "dtype": None}
-    assert Input(shape=(), value=2).model_dump(mode="json")["value"] == 2
-
-
 def test_an_error_of_propagated_data_alone_is_none_of_the_model():
     axes = numpy_helper.from_array(np.array([-1]), "axes")
     row = numpy_helper.from_array(np.arange(20, dtype=np.float32), "row")

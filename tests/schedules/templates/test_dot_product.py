@@ -11,7 +11,7 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.errors import StageError
-from autopipe.measure import check
+from autopipe.measure import build, check
 from autopipe.schedules.conditions import Conditions
 from autopipe.schedules.engines import static
 from autopipe.schedules.hardware import HardwareParams
@@ -214,7 +214,7 @@ def test_pairs_of_bfloat16_are_added_in_float32(case, lanes, monkeypatch):
     assert (knobs["instruction"], knobs["width"]) == ("vdpbf16ps", lanes)
     assembly = compile_kernel(found.module, made.target).inspect_source("asm")
     assert assembly.count("\tvdpbf16ps\t") > 1
-    monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
+    monkeypatch.setattr(build, "compile_kernel", emulated.kernel)
     check.checked(module, found.module, made.target)
 
 

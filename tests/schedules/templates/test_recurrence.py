@@ -13,7 +13,7 @@ from autopipe.compiler.graph import elementary
 from autopipe.compiler.passes.drop_buffer_layouts import drop_buffer_layouts
 from autopipe.compiler.recurrence import plain
 from autopipe.compiler.recurrence.form import ATTRIBUTE, Activation, Direction, Recurrence
-from autopipe.measure import check
+from autopipe.measure import build
 from autopipe.measure.build import compile_module
 from autopipe.measure.check import WrongAnswer, checked
 from autopipe.schedules.hardware import HardwareParams
@@ -152,7 +152,7 @@ def test_instructions_add_products_of_bytes(monkeypatch):
     sch = make_schedule(workload)
     RECURRENCE.apply(sch, found, RECURRENCE.fill(found, hardware))
     assert "vpdpbusd" in compile_module(sch.mod, target).inspect_source("asm")
-    monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
+    monkeypatch.setattr(build, "compile_kernel", emulated.kernel)
     checked(workload, sch.mod, target)
 
 

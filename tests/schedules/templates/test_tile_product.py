@@ -9,7 +9,7 @@ import tvm
 from tvm import te, topi
 from tvm.s_tir import Schedule, ScheduleError
 
-from autopipe.measure import check
+from autopipe.measure import build, check
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.engines import static
 from autopipe.schedules.primitives import make_schedule
@@ -56,7 +56,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def anywhere(monkeypatch):
-    monkeypatch.setattr(check, "compile_kernel", emulated.kernel)
+    monkeypatch.setattr(build, "compile_kernel", emulated.kernel)
 
 
 def halves():
