@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -34,10 +35,16 @@ def list_builds(needs: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def list_halves(needs: Mapping[str, Any]) -> set[str]:
-    """Return the names of all weights that are stored as float16 and read as float32."""
-    return {
-        name for _, build in list_builds(needs) for name in build["signature"].get("halves") or ()
-    }
+    """Return the names of all weights that are stored as float16 and read as float32.
+
+    Raises ValueError for an invalid manifest.
+    """
+    with _convert_misfits():
+        return {
+            name
+            for _, build in list_builds(needs)
+            for name in build["signature"].get("halves") or ()
+        }
 
 
 def describe_builds(
@@ -52,11 +59,18 @@ def describe_builds(
 
     Raises ValueError for an invalid manifest.
     """
-    try:
+    with _convert_misfits():
         for place, (prefix, build) in enumerate(list_builds(needs)):
             lines = [_join_words(words) for words in _list_lines(build, prefix, placed, start)]
             name = f"model.{place}.txt" if place else DESCRIPTION
             yield name, "\n".join(["autopipe 1", *lines, "end", ""])
+
+
+@contextmanager
+def _convert_misfits() -> Iterator[None]:
+    """Raise ValueError for what a manifest with values of other types raises."""
+    try:
+        yield
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"the manifest does not fit: {error!r}") from None
 
