@@ -30,7 +30,7 @@ HEAVY = [
     "fsspec",
 ]
 IDLE = {
-    ("--help",): ["yaml", "autopipe.api", "autopipe.config.pipeline", "autopipe.store"],
+    ("--help",): ["pydantic", "yaml", "autopipe.api", "autopipe.store"],
     ("run", "--help"): ["yaml", "autopipe.api", "autopipe.pipeline", "autopipe.signing"],
     ("infer", "--help"): ["yaml", "autopipe.packaging", "autopipe.pipeline"],
     ("validate", QUICKSTART): [

@@ -15,9 +15,10 @@ from autopipe.api import dynamic_sizes as size_proposals
 from autopipe.api import sizes
 from autopipe.api.sizes import InputSizes
 from autopipe.api.tried_sizes import Shapes, try_proposals
+from autopipe.config import PIPELINE_SUFFIXES
 from autopipe.config.dimension import Sizes, evaluate_size
 from autopipe.config.model import OPEN, Input
-from autopipe.config.paths import PACKAGE, PIPELINE_SUFFIXES, locate_model_file
+from autopipe.config.paths import PACKAGE, locate_model_file
 from autopipe.errors import ConfigError, ModelError, convert_os_errors
 
 if TYPE_CHECKING:

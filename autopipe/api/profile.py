@@ -7,7 +7,7 @@ from pathlib import Path
 from autopipe.api.last_build import find_last_build
 from autopipe.artifacts.model_nodes import NodeMap
 from autopipe.compiler.target import cpu
-from autopipe.config.paths import PIPELINE_SUFFIXES
+from autopipe.config import PIPELINE_SUFFIXES
 from autopipe.errors import PackageError, StageError
 from autopipe.packaging.contents import opened
 from autopipe.packaging.node_map import read_node_map

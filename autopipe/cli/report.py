@@ -7,7 +7,7 @@ import typer
 
 from autopipe.cli.options import BuildName, Set, StoreRoot
 from autopipe.cli.terminal import complain_of_load, print_lines
-from autopipe.config.paths import PIPELINE_SUFFIXES
+from autopipe.config import PIPELINE_SUFFIXES
 from autopipe.errors import ConfigError
 
 _RUNNABLE = (*PIPELINE_SUFFIXES, ".tar")

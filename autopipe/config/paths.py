@@ -11,8 +11,6 @@ from autopipe.errors import ConfigError
 
 PACKAGE = "pkg:"
 """Prefix of a path into an installed package."""
-PIPELINE_SUFFIXES = (".yaml", ".yml")
-"""Suffixes of pipeline files."""
 
 
 def find_model_path(model: Model, base: Path) -> Path:
