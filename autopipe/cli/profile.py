@@ -127,7 +127,7 @@ def _build_document(profile: "Profile", comparison: "ComparedProfile | None") ->
 
 
 def _write_trace(path: Path, profile: "Profile") -> None:
-    from autopipe.profiling.profile import list_trace_events
+    from autopipe.profiling.trace import list_trace_events
 
     with convert_os_errors(StoreError, f"--trace {path}"):
         path.write_text(json.dumps(list_trace_events(profile)), encoding="utf-8")

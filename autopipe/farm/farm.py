@@ -14,8 +14,9 @@ from autopipe.farm.certificates import INSTALL
 from autopipe.farm.facts import describe_differences, list_machine_differences
 from autopipe.farm.wire import MESSAGE, WorkAnswer, WorkOrder
 from autopipe.processes import failure
+from autopipe.processes.ending import end_process
 from autopipe.processes.link import Link, encode_message
-from autopipe.processes.start import end_process, program
+from autopipe.processes.start import program
 
 AGENT: Final = "autopipe.farm.agent"
 """The module of the process that connects to the scheduler."""

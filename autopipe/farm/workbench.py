@@ -11,8 +11,9 @@ from typing import Any, Final
 from autopipe.errors import AutopipeError, SetupError
 from autopipe.farm.wire import MESSAGE, WorkAnswer
 from autopipe.processes import failure
+from autopipe.processes.ending import end_process
 from autopipe.processes.link import Link
-from autopipe.processes.start import end_process, program
+from autopipe.processes.start import program
 
 BENCH: Final = "autopipe.farm.bench"
 """The module of the process that builds and times."""

@@ -9,9 +9,10 @@ from autopipe.config.tuning import Measure
 from autopipe.measure import worker
 from autopipe.measure.measurement import Measurement
 from autopipe.processes import failure
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong, make_link_pair, wait_for_readable
-from autopipe.processes.start import Forked, end_process, fork_process
+from autopipe.processes.start import Forked, fork_process
 
 _LARGEST: Final = 1 << 20
 """Largest message in bytes; a working child sends much less."""

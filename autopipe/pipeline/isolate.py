@@ -229,7 +229,7 @@ class Zygote:
     def close(self) -> None:
         """Kill the process groups of the zygote and the child."""
         if self._process is not None:
-            from autopipe.processes.start import end_process
+            from autopipe.processes.ending import end_process
 
             if self._child is not None:
                 with suppress(ProcessLookupError):

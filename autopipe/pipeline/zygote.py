@@ -22,9 +22,10 @@ from typing import Any, Final
 from autopipe.host import memory
 from autopipe.pipeline.events import Event
 from autopipe.processes import failure
+from autopipe.processes.ending import end_process
 from autopipe.processes.lifeline import die_with_parent
 from autopipe.processes.link import Link
-from autopipe.processes.start import end_process, fork_process, open_parent_link, read_parent_pid
+from autopipe.processes.start import fork_process, open_parent_link, read_parent_pid
 
 MEANWHILE: Final = "imported_meanwhile"
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple
 
+from autopipe.processes.ending import end_process
 from autopipe.processes.link import Link
-from autopipe.processes.start import end_process, program
+from autopipe.processes.start import program
 
 _NO_TELEMETRY: Final = {"ORT_DISABLE_TELEMETRY": "1"}
 """From 1.29 on, importing onnxruntime uploads telemetry, unless this is set before."""

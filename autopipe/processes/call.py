@@ -17,9 +17,10 @@ from autopipe.errors import AutopipeError, StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
 from autopipe.processes.ahead import take_program
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong, wait_for_readable
-from autopipe.processes.start import end_process, open_parent_link
+from autopipe.processes.start import open_parent_link
 
 Answer = Mapping[str, Any]
 

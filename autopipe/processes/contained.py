@@ -21,9 +21,10 @@ from autopipe.errors import StageError, StoreError
 from autopipe.host import refusal
 from autopipe.processes import failure
 from autopipe.processes.bounds import first_to_go, limit_address_space
+from autopipe.processes.ending import ask_to_end, end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong, make_link_pair
-from autopipe.processes.start import Forked, ask_to_end, end_process, fork_process
+from autopipe.processes.start import Forked, fork_process
 
 SECONDS = 120.0
 """After which work that has not answered counts as hung."""

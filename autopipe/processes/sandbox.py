@@ -13,10 +13,11 @@ from typing import Final
 from autopipe.errors import AutopipeError, ConfigError, ModelError
 from autopipe.processes import failure
 from autopipe.processes.bounds import limit_address_space, lower_limit
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure, How
 from autopipe.processes.link import Link, TooLong, make_link_pair
 from autopipe.processes.seccomp import confine_thread
-from autopipe.processes.start import end_process, fork_process
+from autopipe.processes.start import fork_process
 
 _ERRORS: Final[dict[str, type[AutopipeError]]] = {
     "ConfigError": ConfigError, "ModelError": ModelError,

@@ -1,4 +1,4 @@
-"""Starts and ends child processes: forks of this process, or programs `python -m autopipe...`.
+"""Starts child processes: forks of this process, or programs `python -m autopipe...`.
 
 Both end with this process. A fork has its own process group, so that it can be ended with all its
 children, and writes no core. A program gets only the environment variables that it needs, and
@@ -7,7 +7,6 @@ exchanges messages over its standard input, so that its output never mixes with 
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -125,34 +124,3 @@ def open_parent_link() -> Link:
 def read_parent_pid() -> int:
     """Return the process id of the parent of this program."""
     return int(sys.argv[1])
-
-
-Process = Forked | subprocess.Popen[bytes]
-
-
-def end_process(
-    process: Process, *, patience: float | None = None, group: bool = True
-) -> int | None:
-    """Kill a process, and with `group` its process group; return its exit status.
-
-    A process that has ended keeps its status, and its process group is killed all the same. None
-    if the kernel does not end it within `patience` seconds.
-    """
-    has_ended = process.poll() is not None
-    with suppress(ProcessLookupError):
-        if group:
-            os.killpg(process.pid, signal.SIGKILL)
-        elif not has_ended:
-            os.kill(process.pid, signal.SIGKILL)
-    try:
-        return process.wait(patience)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def ask_to_end(process: Process, number: signal.Signals, patience: float) -> None:
-    """Send a signal to a process and wait up to `patience` seconds for its end."""
-    if process.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            os.kill(process.pid, number)
-            process.wait(patience)

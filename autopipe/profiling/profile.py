@@ -1,4 +1,4 @@
-"""A profile of a build: kernels and builtins with nodes and work, as a document and as a trace."""
+"""A profile of a build as a document: kernels and builtins, with their nodes and their work."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from autopipe.artifacts.benchmark import RoundConditions
 from autopipe.artifacts.document import Part
-from autopipe.artifacts.model_nodes import KernelCall, LibraryNodes, NodeMap, name_kernel
+from autopipe.artifacts.model_nodes import KernelCall, LibraryNodes, NodeMap
 from autopipe.benchmarking.conditions import disturbance
 from autopipe.host.stopwatch import compute_lower_quartile
 
@@ -193,29 +193,3 @@ def _list_rows(calls: Sequence[ProfiledCall], total: float) -> Iterator[ProfileR
             gflops=flops / seconds / 1e9 if flops and seconds else None,
             gbps=byte_count / seconds / 1e9 if byte_count and seconds else None,
         )  # fmt: skip
-
-
-_MICROSECONDS = 1e6
-
-
-def list_trace_events(profile: Profile) -> dict[str, Any]:
-    """Return the calls of one run in their order, as complete events of one thread."""
-    return {"displayTimeUnit": "ns", "traceEvents": list(_list_events(profile))}
-
-
-def _list_events(profile: Profile) -> Iterator[dict[str, Any]]:
-    for name, text in (("process_name", "autopipe"), ("thread_name", profile.library)):
-        yield {"name": name, "ph": "M", "pid": 1, "tid": 1, "args": {"name": text}}
-    end = 0.0
-    for call in profile.calls:
-        start = max(call.start, end)  # a quartile may be longer than in this run
-        end = start + call.seconds
-        yield {
-            "name": name_kernel(call.symbol), "ph": "X",
-            "cat": "kernel" if call.kernel else "builtin",
-            "ts": start * _MICROSECONDS, "dur": call.seconds * _MICROSECONDS, "pid": 1, "tid": 1,
-            "args": {
-                "nodes": list(call.nodes), "added": call.added, "flops": call.flops,
-                "bytes": call.bytes, "shapes": [list(shape) for shape in call.shapes],
-            },
-        }  # fmt: skip

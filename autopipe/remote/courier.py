@@ -12,9 +12,10 @@ from autopipe import foreign
 from autopipe.config.problem import format_value
 from autopipe.errors import StoreError
 from autopipe.processes import failure
+from autopipe.processes.ending import end_process
 from autopipe.processes.failure import Failure
 from autopipe.processes.link import Link, TooLong
-from autopipe.processes.start import end_process, program
+from autopipe.processes.start import program
 
 SERVER: str = "autopipe.remote.server"
 """The module of the child process."""

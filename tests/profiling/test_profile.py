@@ -14,9 +14,10 @@ from autopipe.artifacts.model_nodes import (
     NodeMap,
 )
 from autopipe.profiling.against import compare_profiles, match_node
-from autopipe.profiling.profile import Peaks, build_profile, list_trace_events
+from autopipe.profiling.profile import Peaks, build_profile
 from autopipe.profiling.reference_profile import compute_node_times
 from autopipe.profiling.table import list_comparison_lines, list_profile_lines, sort_rows
+from autopipe.profiling.trace import list_trace_events
 
 PEAKS = Peaks(gflops=100.0, gbps=20.0)
 NODES = tuple(

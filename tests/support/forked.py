@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from autopipe.pipeline import isolate
+from autopipe.processes.ending import end_process
 from autopipe.processes.link import Link, make_link_pair
-from autopipe.processes.start import end_process, fork_process
+from autopipe.processes.start import fork_process
 from autopipe.processes.variables import select_variables
 
 PATIENCE = 30.0
