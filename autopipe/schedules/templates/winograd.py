@@ -15,6 +15,8 @@ The loops of F(4x4, 3x3), which has 6 x 6 positions:
             for i, j in grid(6, 6):                                # a matrix product each
                 product[i, j] = patches[i, j] @ kernel[i, j, :, chunk]
             transform back: product [6, 6] to outputs [4, 4], then bias, activation
+
+A transform is a loop over the columns of a tile, then one over the rows of what that leaves.
 """
 
 import math
@@ -276,8 +278,9 @@ def _schedule_output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV, Lo
     sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
     job = sch.fuse(block, part)
     parallelize_loop(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
-    _compute_stages_at(sch, (_TILE, _COLUMNS), vectors)
-    write_out(sch, last, 3)
+    write_out(sch, _compute_locally(sch, _TILE, row), 4)
+    _compute_columns(sch, _COLUMNS, vectors)
+    write_out(sch, last, 2)
     return job, chunk, tile
 
 
@@ -323,18 +326,30 @@ def _schedule_input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: L
     i, j, tile, channel = sch.get_loops(last)[-4:]
     vectors, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, vectors, i, j, vector)
-    _compute_stages_at(sch, (_ROWS, _PATCH), vectors)
-    write_out(sch, last, 3)
+    column = _compute_columns(sch, _ROWS, vectors)
+    write_out(sch, _compute_locally(sch, _PATCH, column), 4)
+    write_out(sch, last, 2)
     return tile
 
 
-def _compute_stages_at(sch: Schedule, names: tuple[str, ...], loop: LoopRV) -> None:
-    """Compute the named stages inside a loop, in registers."""
-    for name in names:
-        stage = sch.get_sblock(name)
-        sch.compute_at(stage, loop, preserve_unit_loops=True)
-        sch.set_scope(stage, 0, "local")
-        write_out(sch, stage, 4)
+def _compute_columns(sch: Schedule, name: str, loop: LoopRV) -> LoopRV:
+    """Compute a stage inside a loop, one column of a tile at a time; return the loop over columns.
+
+    A column of 8 vectors fits the registers, a tile of 64 does not. Unrolled, it is slower.
+    """
+    stage = _compute_locally(sch, name, loop)
+    row, column, vector = sch.get_loops(stage)[-3:]
+    sch.reorder(column, row, vector)
+    write_out(sch, stage, 2)
+    return column
+
+
+def _compute_locally(sch: Schedule, name: str, loop: LoopRV) -> SBlockRV:
+    """Compute a stage inside a loop, in memory of the thread or in registers."""
+    stage = sch.get_sblock(name)
+    sch.compute_at(stage, loop, preserve_unit_loops=True)
+    sch.set_scope(stage, 0, "local")
+    return stage
 
 
 def _spread_positions(sch: Schedule, block: SBlockRV) -> None:
