@@ -107,3 +107,10 @@ def write_out(sch: Schedule, block: SBlockRV, count: int) -> None:
     sch.vectorize(vector)
     for loop in loops:
         sch.unroll(loop)
+
+
+def compute_locally(sch: Schedule, block: SBlockRV, loop: LoopRV) -> SBlockRV:
+    """Compute a block inside a loop, in registers or in memory of the thread; return the block."""
+    sch.compute_at(block, loop, preserve_unit_loops=True)
+    sch.set_scope(block, 0, "local")
+    return block

@@ -22,14 +22,13 @@ A transform is a loop over the columns of a tile, then one over the rows of what
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from tvm.ir import Expr, IRModule
-from tvm.s_tir import SBlock, Schedule, ScheduleError
+from tvm.ir import Expr
+from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
-from tvm.sym import Analyzer
-from tvm.tirx import Bind, FloorDiv, For, IfThenElse, Mul, Stmt, Var, const, stmt_seq
-from tvm_ffi import StructuralMutator, structural_equal, structural_map, structural_mutate
+from tvm.tirx import Bind, For, IfThenElse, Stmt, Var, const, stmt_seq
+from tvm_ffi import structural_map
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import (
     DynamicSizes,
@@ -42,15 +41,25 @@ from autopipe.environment.template_versions import schedule_version
 from autopipe.schedules.analysis import filtering_cost
 from autopipe.schedules.analysis.blocks import is_large_enough, parts_of
 from autopipe.schedules.analysis.filtering_cost import BYTES, Blocking, Filtering
+from autopipe.schedules.analysis.filtering_tiles import (
+    PRODUCT_BLOCK,
+    find_tile_count,
+    round_up_tiles,
+)
 from autopipe.schedules.divisors import list_divisors
 from autopipe.schedules.guarded import guard_parallel_loops
 from autopipe.schedules.hardware import HardwareParams
 from autopipe.schedules.parallel_work import PRODUCTS
-from autopipe.schedules.primitives import make_schedule, parallelize_loop, write_out
+from autopipe.schedules.primitives import (
+    compute_locally,
+    make_schedule,
+    parallelize_loop,
+    write_out,
+)
 from autopipe.schedules.templates.template import Template
 
 _PATCH, _ROWS, _INPUT = "winograd_patch", "winograd_rows", "winograd_input"
-_KERNEL, _PRODUCT = "winograd_kernel", "winograd_product"
+_KERNEL = "winograd_kernel"
 _COLUMNS, _TILE = "winograd_columns", "winograd_tile"
 
 MAX_VECTORS = 4
@@ -71,7 +80,7 @@ _HIDING: Final = 8
 MAX_CHUNK = 256
 """Maximum output channels between product and inverse transform."""
 
-_STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, _PRODUCT, _COLUMNS, _TILE)
+_STAGES = (_PATCH, _ROWS, _INPUT, _KERNEL, PRODUCT_BLOCK, _COLUMNS, _TILE)
 
 
 class _TileLoops(NamedTuple):
@@ -97,7 +106,7 @@ class WinogradTemplate(Template[Filtering, Blocking]):
         if not names.keys() >= set(_STAGES):
             return None
         rows, columns, tiles, outputs, inputs = (
-            int(axis.dom.extent) for axis in names[_PRODUCT].iter_vars
+            int(axis.dom.extent) for axis in names[PRODUCT_BLOCK].iter_vars
         )
         return Filtering(rows * columns, tiles, inputs, outputs)
 
@@ -121,7 +130,7 @@ class WinogradTemplate(Template[Filtering, Blocking]):
         if dynamic_sizes is None:
             _schedule_stages(sch, filtering, knobs)
             return
-        tiles = _find_tile_count(sch)
+        tiles = find_tile_count(sch)
         rows = _choose_rows(knobs, find_min_extent(tiles, dynamic_sizes))
         root = _schedule_by_blocks(sch, filtering, replace(knobs, rows=rows))
         has_many = _has_many_tiles(tiles, filtering, dynamic_sizes)
@@ -156,10 +165,10 @@ def _choose_rows(knobs: Blocking, fewest: int) -> int:
 def _schedule_by_blocks(sch: Schedule, filtering: Filtering, knobs: Blocking) -> SBlock:
     """Schedule a function of dynamic shapes in blocks of at most `OPEN_TILES` tiles."""
     tiles = max(1, min(knobs.tiles, OPEN_TILES) // knobs.rows) * knobs.rows
-    rounded_schedule = make_schedule(_round_up_tiles(sch, tiles))
+    rounded_schedule = make_schedule(round_up_tiles(sch, tiles))
     blocking = replace(knobs, tiles=tiles)
     loops = _schedule_stages(rounded_schedule, filtering, blocking)
-    return _skip_padding(rounded_schedule, blocking, loops, _find_tile_count(sch))
+    return _skip_padding(rounded_schedule, blocking, loops, find_tile_count(sch))
 
 
 def _skip_padding(sch: Schedule, knobs: Blocking, loops: _TileLoops, tiles: Expr) -> SBlock:
@@ -210,37 +219,6 @@ def _schedule_stages(sch: Schedule, filtering: Filtering, knobs: Blocking) -> _T
     return _TileLoops(job, input_tile, row_group, output_tile)
 
 
-def _find_padded_tiles(sch: Schedule) -> Mul:
-    """Find the dynamic number of tiles, rounded up to whole blocks.
-
-    Raises ScheduleError if it is not written as `(count + 9) // 10 * 10`.
-    """
-    tile_extent = sch.get(sch.get_sblock(_PRODUCT)).iter_vars[2].dom.extent
-    if not (isinstance(tile_extent, Mul) and isinstance(tile_extent.a, FloorDiv)):
-        raise ScheduleError("the number of tiles is not rounded up")
-    return tile_extent
-
-
-def _find_tile_count(sch: Schedule) -> Expr:
-    """Find the dynamic number of tiles, before rounding up."""
-    padded_tiles = _find_padded_tiles(sch)
-    tiles: Expr = Analyzer().simplify(padded_tiles.a.a - (padded_tiles.b - 1))
-    return tiles
-
-
-def _round_up_tiles(sch: Schedule, block: int) -> IRModule:
-    """Round the dynamic number of tiles of a function up to blocks of another size."""
-    padded_tiles = _find_padded_tiles(sch)
-    rounded_tiles = parts_of(_find_tile_count(sch), block) * block
-
-    def changed(node: Expr, mutator: StructuralMutator) -> Any:  # noqa: ANN401 - any node
-        return (
-            rounded_tiles if structural_equal(node, padded_tiles) else mutator.default_mutate(node)
-        )
-
-    return IRModule({"main": structural_mutate(sch.mod["main"], [(Mul, changed)])})
-
-
 def _schedule_kernel(sch: Schedule, knobs: Blocking) -> None:
     """Lay out the transformed kernel in the order in which the product reads it.
 
@@ -277,8 +255,8 @@ def _schedule_output(sch: Schedule, knobs: Blocking) -> tuple[LoopRV, LoopRV, Lo
     )
     sch.reorder(block, part, chunk, tile, vectors, row, column, vector)
     job = sch.fuse(block, part)
-    parallelize_loop(sch, sch.get_sblock(_PRODUCT), job, PRODUCTS)
-    write_out(sch, _compute_locally(sch, _TILE, row), 4)
+    parallelize_loop(sch, sch.get_sblock(PRODUCT_BLOCK), job, PRODUCTS)
+    write_out(sch, compute_locally(sch, sch.get_sblock(_TILE), row), 4)
     _compute_columns(sch, _COLUMNS, vectors)
     write_out(sch, last, 2)
     return job, chunk, tile
@@ -291,7 +269,7 @@ def _schedule_product(
 
     Returns the loop over groups of `rows` tiles.
     """
-    total = sch.get_sblock(_PRODUCT)
+    total = sch.get_sblock(PRODUCT_BLOCK)
     result = sch.cache_write(total, 0, "global")
     _spread_positions(sch, result)
     sch.compute_at(result, chunk, preserve_unit_loops=True)
@@ -302,8 +280,7 @@ def _schedule_product(
     )
     sch.reorder(i, j, channels, tiles, row, vectors, vector)
     write_out(sch, result, 3)
-    sch.compute_at(total, tiles, preserve_unit_loops=True)
-    sch.set_scope(total, 0, "local")
+    compute_locally(sch, total, tiles)
     *_, row, channel, sums = sch.get_loops(total)
     sums, lane = sch.split(sums, [None, _choose_input_lanes(filtering, knobs)])
     vectors, vector = sch.split(channel, [None, knobs.width])
@@ -327,7 +304,7 @@ def _schedule_input(sch: Schedule, knobs: Blocking, filtering: Filtering, job: L
     vectors, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, vectors, i, j, vector)
     column = _compute_columns(sch, _ROWS, vectors)
-    write_out(sch, _compute_locally(sch, _PATCH, column), 4)
+    write_out(sch, compute_locally(sch, sch.get_sblock(_PATCH), column), 4)
     write_out(sch, last, 2)
     return tile
 
@@ -337,19 +314,11 @@ def _compute_columns(sch: Schedule, name: str, loop: LoopRV) -> LoopRV:
 
     A column of 8 vectors fits the registers, a tile of 64 does not. Unrolled, it is slower.
     """
-    stage = _compute_locally(sch, name, loop)
+    stage = compute_locally(sch, sch.get_sblock(name), loop)
     row, column, vector = sch.get_loops(stage)[-3:]
     sch.reorder(column, row, vector)
     write_out(sch, stage, 2)
     return column
-
-
-def _compute_locally(sch: Schedule, name: str, loop: LoopRV) -> SBlockRV:
-    """Compute a stage inside a loop, in memory of the thread or in registers."""
-    stage = sch.get_sblock(name)
-    sch.compute_at(stage, loop, preserve_unit_loops=True)
-    sch.set_scope(stage, 0, "local")
-    return stage
 
 
 def _spread_positions(sch: Schedule, block: SBlockRV) -> None:
