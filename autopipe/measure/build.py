@@ -1,5 +1,6 @@
 """Compile a candidate in this process."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tvm
@@ -7,6 +8,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import For, PrimFunc, SeqStmt, stmt_seq
 
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
+from autopipe.compiler.dynamic_sizes.kernel_sizes import open_variables
 from autopipe.compiler.graph import elementary, weights
 from autopipe.compiler.library import linking
 from autopipe.compiler.loops.element_copies import ElementCopies
@@ -17,32 +19,60 @@ class Kernel:
     """A compiled candidate."""
 
     library: tvm.runtime.Module
-    """TVM's runtime module; holds `main`."""
+    """TVM's runtime module; holds the kernel, and may hold others."""
     module: tvm.IRModule
     """The compiled module; its `main` has the signature of the kernel."""
+    name: str = "main"
+    """The name of the kernel in the library."""
 
 
 def build_kernel(
     module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False
 ) -> Kernel:
-    """Compile the scheduled `main` of a module for this machine.
+    """Compile the scheduled `main` of a module for this machine. Raises as `build_kernels`."""
+    return build_kernels([module], target, asserts=asserts)[0]
 
-    The kernel takes weights in the layout of the schedule, as in the compiled model, where they are
+
+def build_kernels(
+    modules: Sequence[tvm.IRModule], target: tvm.target.Target, *, asserts: bool = False
+) -> list[Kernel]:
+    """Compile the scheduled `main` of each module for this machine.
+
+    Those of static sizes are compiled in one module, and those of dynamic sizes in another: to
+    start LLVM takes a fifth of the time of a kernel.
+
+    A kernel takes weights in the layout of the schedule, as in the compiled model, where they are
     packed at compile time. Checks of the arguments are omitted without `asserts`: they are not part
     of the kernel, and compiling them takes an eighth of the time. Raises ForeignCode as
     `compile_module`.
     """
-    linking.load_libraries(module)
-    module = without_weights(module)
-    library = compile_module(module, target, asserts=asserts)
-    _ = library["main"]  # machine code is made on first use
-    return Kernel(library, module)
+    bare_modules: dict[str, tvm.IRModule] = {}
+    for module in modules:
+        linking.load_libraries(module)
+        bare_modules[f"main{len(bare_modules) or ''}"] = without_weights(module)
+    libraries: dict[str, tvm.runtime.Module] = {}
+    for names in _split_by_sizes(bare_modules):
+        functions = {
+            name: bare_modules[name]["main"].with_attr("global_symbol", name) for name in names
+        }
+        library = compile_module(tvm.IRModule(functions), target, asserts=asserts)
+        libraries |= dict.fromkeys(names, library)
+    for name, library in libraries.items():
+        _ = library[name]  # machine code is made on first use
+    return [Kernel(libraries[name], module, name) for name, module in bare_modules.items()]
+
+
+def _split_by_sizes(modules: Mapping[str, tvm.IRModule]) -> list[list[str]]:
+    """Split names into those of functions with static sizes, and with dynamic ones."""
+    dynamic_names = [name for name, module in modules.items() if open_variables(module["main"])]
+    static_names = [name for name in modules if name not in dynamic_names]
+    return [names for names in (static_names, dynamic_names) if names]
 
 
 def compile_module(
     module: tvm.IRModule, target: tvm.target.Target, *, asserts: bool = False
 ) -> tvm.runtime.Module:
-    """Compile a scheduled `main` to TVM's runtime module, for any machine.
+    """Compile scheduled functions to TVM's runtime module, for any machine.
 
     Raises ForeignCode for a module that contains foreign code.
     """

@@ -30,6 +30,9 @@ _HELD: Final = 32
 _SHARED: Final = 16
 """Largest number of candidates per child."""
 
+_TOGETHER: Final = 4
+"""Largest number of candidates that a child compiles in one module of LLVM."""
+
 
 class Local:
     """Measures on the processor this process runs on, or on the first GPU.
@@ -75,7 +78,7 @@ class Local:
         same_task: bool = True,
         until: float = math.inf,
     ) -> Generator[Measurement]:
-        """Build `cores` candidates at a time, then time them one by one.
+        """Build candidates on all cores, then time them one by one.
 
         `best` is the time to beat, in seconds. With `same_task` all candidates are of one task: the
         time of each is the one to beat for the next. Candidates not built by `until`, on the
@@ -177,13 +180,14 @@ class Local:
         building: list[Trial] = []
         idle: list[TrialChild] = []
         while (waiting or building) and monotonic() < until:
-            while waiting and len(building) < self._cores:
-                trial = waiting.popleft()
-                trial.begin(idle.pop() if idle else TrialChild.start(job))
-                building.append(trial)
+            while waiting and len({trial.child for trial in building}) < self._cores:
+                count = min(_TOGETHER, self._shared, math.ceil(len(waiting) / self._cores))
+                some = [waiting.popleft() for _ in range(count)]
+                (idle.pop() if idle else TrialChild.start(job)).begin(some)
+                building += some
             ended_trials = _wait_for_builds(building, until)
             building = [trial for trial in building if trial not in ended_trials]
-            children = [trial.child for trial in ended_trials]
+            children = dict.fromkeys(trial.child for trial in ended_trials)
             idle += [one for one in children if not one.has_ended and one.count < self._shared]
         return [*building, *waiting]
 
@@ -198,7 +202,7 @@ def _wait_for_builds(building: Sequence[Trial], until: float) -> list[Trial]:
     """Wait until at least one build ends, even by failure, and return all that have ended."""
     ends = min(trial.deadline for trial in building)
     patience = max(0.0, min(ends, until) - monotonic())
-    heard = wait_for_readable([trial.child.link for trial in building], patience)
+    heard = wait_for_readable([*{trial.child.link for trial in building}], patience)
     ended_trials = [
         trial for trial in building if trial.child.link in heard or trial.deadline <= monotonic()
     ]

@@ -53,11 +53,13 @@ def use_threads(count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TimedCall:
-    """A call of `main` of a library with tensors on a device."""
+    """A call of a kernel of a library with tensors on a device."""
 
     library: tvm.runtime.Module
     tensors: Sequence[tvm.runtime.Tensor]
     device: tvm.runtime.Device
+    name: str = "main"
+    """The name of the kernel."""
 
     @classmethod
     def of(
@@ -65,7 +67,7 @@ class TimedCall:
     ) -> "TimedCall":
         """Create the arguments of a kernel; `weights` are those in the memory of weights."""
         tensors = copy_to_device(make_operands(kernel.module, weights), device)
-        return cls(kernel.library, tensors, device)
+        return cls(kernel.library, tensors, device, kernel.name)
 
     def time_once(self) -> float:
         """Time one call, in seconds.
@@ -75,9 +77,9 @@ class TimedCall:
         """
         if is_off_host(self.device):
             return self.time_repeats(1, 1)[0]
-        main = self.library["main"]
+        kernel = self.library[self.name]
         start = perf_counter()
-        main(*self.tensors)
+        kernel(*self.tensors)
         return perf_counter() - start
 
     def time_repeats(self, number: int, repeat: int, prepare: str = "") -> list[float]:
@@ -86,7 +88,7 @@ class TimedCall:
         `prepare` is the name of the function that is called before each repeat.
         """
         evaluate = self.library.time_evaluator(
-            "main", self.device, number=number, repeat=repeat, f_preproc=prepare
+            self.name, self.device, number=number, repeat=repeat, f_preproc=prepare
         )
         return [float(value) for value in evaluate(*self.tensors).results]
 

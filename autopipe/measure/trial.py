@@ -1,6 +1,7 @@
 """Trials from the parent's view: built by a child process, where they wait to be timed."""
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Final, Self
@@ -50,10 +51,14 @@ class TrialChild:
         """Whether it has ended, and its built candidates are lost."""
         return self.link.closed
 
-    def enter(self, trial: "Trial") -> None:
-        """Register a trial of this child."""
-        self._trials.add(trial)
-        self.count += 1
+    def begin(self, trials: Sequence["Trial"]) -> None:
+        """Start the builds of trials, in one module of LLVM."""
+        self._trials.update(trials)
+        self.count += len(trials)
+        for trial in trials:
+            trial.enter(self, len(trials))
+        with suppress(EOFError):  # the end of the child is noticed when its answer is read
+            self.link.send([[trial.place for trial in trials]])
 
     def leave(self, trial: "Trial") -> None:
         """Unregister a trial, and end the child after the last one."""
@@ -74,8 +79,10 @@ class Trial:
 
     def __init__(self, place: int) -> None:
         """Set the index of the candidate in the job of its child."""
-        self._place = place
+        self.place = place
         self._child: TrialChild | None = None
+        self._is_alone = True
+        """Whether it is built alone."""
         self.deadline = math.inf
         """Deadline of its build, by the monotonic clock."""
         self.result: Measurement | None = None
@@ -86,24 +93,28 @@ class Trial:
         assert self._child is not None  # noqa: S101 - `begin` comes before
         return self._child
 
-    def begin(self, child: TrialChild) -> None:
-        """Start its build in a child."""
-        self._child = child
-        child.enter(self)
-        self.deadline = monotonic() + child.limits.build_timeout
-        with suppress(EOFError):  # the end of the child is noticed when its answer is read
-            child.link.send([self._place])
+    def enter(self, child: TrialChild, count: int) -> None:
+        """Join `count` trials that a child builds together."""
+        self._child, self._is_alone = child, count == 1
+        self.deadline = monotonic() + child.limits.build_timeout * count
 
     def finish_build(self) -> None:
-        """Receive the result of the build, at the deadline at the latest."""
-        self.result = self._receive_measurement("building", max(0.0, self.deadline - monotonic()))
+        """Receive the result of the build, at the deadline at the latest.
+
+        The trial is lost if the child ends while it builds several: any of them may be the cause.
+        """
+        if self.child.has_ended:
+            return
+        measurement = self._receive_measurement("building", max(0.0, self.deadline - monotonic()))
+        if self._is_alone or not self.child.has_ended:
+            self.result = measurement
 
     def round(self, best: float = math.inf, repeat: int = 1) -> Measurement:
         """Time a built candidate again; return the error of a failed one."""
         if self.result is not None:
             return self.result
-        with suppress(EOFError):  # likewise
-            self.child.link.send([self._place, best, repeat])
+        with suppress(EOFError):  # noticed likewise
+            self.child.link.send([self.place, best, repeat])
         seconds = self.child.limits.run_timeout
         measurement = self._receive_measurement("running", seconds) or Measurement(
             error="gave no time"
@@ -114,7 +125,7 @@ class Trial:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another candidate has ended its child."""
+        """Whether another candidate has ended its child, as far as is known."""
         return self.result is None and self.child.has_ended
 
     @property

@@ -3,7 +3,7 @@
 import gc
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -59,7 +59,7 @@ class Job:
 def serve_job(job: Job, link: Link) -> None:
     """Build and time candidates on the parent's request, until it closes the link.
 
-    Called in a fresh fork. `[place]` requests a build: the answer is null once it is done.
+    Called in a fresh fork. `[[place, ...]]` requests builds, each of which is answered by null.
     `[place, best, repeat]` requests a measurement of a built candidate, with the time to beat. A
     candidate that raises is answered by its failure, and others may follow.
     """
@@ -78,7 +78,8 @@ def serve_job(job: Job, link: Link) -> None:
             limit_address_space(job.limits.memory << 20)
         kernels = _BuiltKernels(job, place)
         while True:
-            link.write(_answer_request(kernels, json.loads(link.receive())))
+            for answer in kernels.answer_request(json.loads(link.receive())):
+                link.write(answer)
     except BaseException as error:  # noqa: BLE001 - any error costs these trials only
         with suppress(EOFError):  # the parent may have closed the link
             link.write(failure.encode_failure(failure.describe_raised(error)))
@@ -92,13 +93,28 @@ class _BuiltKernels:
         self._device = device
         self._kernels: dict[int, Kernel] = {}
 
-    def build(self, place: int) -> None:
-        """Build a candidate."""
-        from autopipe.measure.build import build_kernel
+    def answer_request(self, request: Sequence[Any]) -> Iterator[bytes]:
+        """Yield the answers to a request, a line each."""
+        if len(request) > 1:
+            yield _answer_call(partial(self._time, *request))
+            return
+        (places,) = request
+        if len(places) > 1:
+            with suppress(Exception):  # each is built alone then, and raises its own error
+                self._build(places)
+        for place in places:
+            yield _answer_call(partial(self._build, [place]))
 
-        self._kernels[place] = build_kernel(self._job.candidates[place](), self._job.target)
+    def _build(self, places: Sequence[int]) -> None:
+        """Build those candidates that are not built yet."""
+        from autopipe.measure.build import build_kernels
 
-    def time(self, place: int, best: float, repeat: int) -> dict[str, object]:
+        missing = [place for place in places if place not in self._kernels]
+        modules = [self._job.candidates[place]() for place in missing]
+        kernels = build_kernels(modules, self._job.target) if modules else []
+        self._kernels.update(zip(missing, kernels, strict=True))
+
+    def _time(self, place: int, best: float, repeat: int) -> dict[str, object]:
         """Time a built candidate."""
         from autopipe.measure.timing import TimedCall, time_call
 
@@ -108,13 +124,10 @@ class _BuiltKernels:
         return asdict(time_call(call, limits, best, job.prepare(place)))
 
 
-def _answer_request(kernels: _BuiltKernels, request: Sequence[Any]) -> bytes:
-    """Answer a request as a line; failures of the candidate are part of the answer."""
+def _answer_call(work: Callable[[], object]) -> bytes:
+    """Return the result of a function as a line; its failure is an answer, too."""
     try:
-        if len(request) > 1:
-            return failure.encode_answer(kernels.time(*request))
-        kernels.build(*request)
-        return failure.encode_answer(None)
+        return failure.encode_answer(work())
     except BaseException as error:  # noqa: BLE001 - any error costs this trial only
         return failure.encode_failure(failure.describe_raised(error))
 
