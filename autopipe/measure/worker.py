@@ -100,7 +100,7 @@ class _BuiltKernels:
             return
         (places,) = request
         if len(places) > 1:
-            with suppress(Exception):  # each is built alone then, and raises its own error
+            with suppress(BaseException):  # each is built alone then, and raises its own error
                 self._build(places)
         for place in places:
             yield _answer_call(partial(self._build, [place]))

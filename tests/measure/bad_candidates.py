@@ -63,6 +63,10 @@ def exits():
     os._exit(3)
 
 
+def quits():
+    sys.exit(4)
+
+
 def eats_memory():
     return bytearray(2 << 30)
 
@@ -94,8 +98,8 @@ def right():
     return checked(good(), good(), TARGET)
 
 
-ALL = (good, endless, divides_by_zero, too_large, raises, segfaults, hangs, exits, eats_memory,
-       floods, forks, wrong, right, good)  # fmt: skip
+ALL = (good, endless, divides_by_zero, too_large, raises, segfaults, hangs, exits, quits,
+       eats_memory, floods, forks, wrong, right, good)  # fmt: skip
 
 
 def shared(local):

@@ -48,6 +48,7 @@ def test_of_what_is_not_built_in_time_nothing_is_said(found):
         ("segfaults", "building crashed: SIGSEGV"),
         ("hangs", "building took longer than 4 s"),
         ("exits", "building crashed: ended with status 3"),
+        ("quits", "SystemExit: 4"),
         ("eats_memory", "MemoryError: "),
         ("endless", "running took longer than 2 s"),
         ("divides_by_zero", "running crashed: SIGFPE"),
