@@ -86,6 +86,17 @@ def test_the_c_interface_answers_right_and_wrong_calls(folder, tmp_path, options
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
+def test_a_fork_after_a_call_does_not_depend_on_how_fast_threads_start(folder, tmp_path):
+    zero_table(folder)
+    compile_native_part(folder, ["-g"])
+    preloaded = tmp_path / "late.so"
+    command = ["cc", "-shared", "-fPIC", "-o", preloaded, HERE / "late.c"]
+    subprocess.run(command, check=True)
+    client = compile_client(HERE / "client.c", folder, tmp_path / "client")
+    done = run_checked(["env", f"LD_PRELOAD={preloaded}", client, folder, "1"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
+
+
 @pytest.mark.parametrize("options", SANITIZERS)
 def test_handles_are_used_and_closed_from_many_threads_at_once(folder, tmp_path, options):
     compile_native_part(folder, options)

@@ -47,11 +47,14 @@ static autopipe_status load_file(const char *folder, const char *name, void **li
   return status;
 }
 
-static autopipe_status find_functions(void *library) {
+static autopipe_status find_functions(void *ffi, void *runtime) {
   struct tvm_functions found;
-#define FIND(name) \
-  if (!(found.name = (__typeof__(found.name))dlsym(library, "TVMFFI" #name))) return fail(AUTOPIPE_UNSUPPORTED, "%s", dlerror());
-  TVM_FUNCTIONS(FIND)
+#define FIND(field, library, name) \
+  if (!(found.field = (__typeof__(found.field))dlsym(library, name))) return fail(AUTOPIPE_UNSUPPORTED, "%s", dlerror());
+#define FIND_FFI(name) FIND(name, ffi, "TVMFFI" #name)
+  TVM_FUNCTIONS(FIND_FFI)
+  FIND(ParallelLaunch, runtime, "TVMBackendParallelLaunch")
+#undef FIND_FFI
 #undef FIND
   tvm = found;
   return AUTOPIPE_OK;
@@ -64,7 +67,7 @@ autopipe_status load_runtime(const char *folder) {
   autopipe_status status = AUTOPIPE_OK;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < COUNT && !status; i++) status = load_file(folder, LIBRARIES[i], &libraries[i]);
-  if (!status && !is_loaded) is_loaded = !(status = find_functions(libraries[0]));
+  if (!status && !is_loaded) is_loaded = !(status = find_functions(libraries[0], libraries[1]));
   pthread_mutex_unlock(&lock);
   return status;
 }

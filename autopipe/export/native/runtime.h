@@ -15,6 +15,7 @@ extern struct tvm_functions {
 #define DECLARE(name) __typeof__(TVMFFI##name) *name;
   TVM_FUNCTIONS(DECLARE)
 #undef DECLARE
+  int (*ParallelLaunch)(int (*task)(int number, void *group, void *data), void *data, int count); /* TVMBackendParallelLaunch */
 } tvm;
 
 /* Loads the runtime of a folder, unless the process has one: that has to be the same. */

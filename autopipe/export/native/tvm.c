@@ -210,6 +210,17 @@ static autopipe_status configure_pool(int threads, const TVMFFIAny *cores, int c
   return status;
 }
 
+static int do_nothing(int number, void *group, void *data) {
+  (void)number, (void)group, (void)data;
+  return 0;
+}
+
+/* Waits until each thread of the pool has run a task. One that still starts holds a lock of the runtime (it initializes a
+ * static variable), which a process forked meanwhile would never see released. */
+static autopipe_status wait_for_pool(void) {
+  return tvm.ParallelLaunch(do_nothing, NULL, 0) ? fail_with_raised(AUTOPIPE_FAILED, "the threads of the runtime") : AUTOPIPE_OK;
+}
+
 /* By itself TVM uses half of the cores on x86-64, and cuts a larger number of threads to that; only a list of cores
  * raises it. A pool is made of as many threads as cores are named at first. Then all allowed cores are, so that no
  * thread is tied to one that another process may use. */
@@ -232,6 +243,7 @@ autopipe_status use_threads(int threads, int *has_all) {
   autopipe_status status = configured ? AUTOPIPE_OK : configure_pool(threads, cores, threads < count ? threads : count);
   TVMFFIAny result;
   if (!status) status = configure_pool(threads, cores, count);
+  if (!status) status = wait_for_pool();
   if (!status) status = call_global("runtime.NumThreads", NULL, 0, &result);
   if (status) return status;
   configured = threads, used = (int)result.v_int64;
