@@ -90,7 +90,7 @@ def test_a_fork_after_a_call_does_not_depend_on_how_fast_threads_start(folder, t
     zero_table(folder)
     compile_native_part(folder, ["-g"])
     preloaded = tmp_path / "late.so"
-    command = ["cc", "-shared", "-fPIC", "-o", preloaded, HERE / "late.c"]
+    command = ["cc", "-shared", "-fPIC", "-o", preloaded, "tests/support/late.c"]
     subprocess.run(command, check=True)
     client = compile_client(HERE / "client.c", folder, tmp_path / "client")
     done = run_checked(["env", f"LD_PRELOAD={preloaded}", client, folder, "1"], tmp_path)

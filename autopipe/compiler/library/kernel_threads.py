@@ -4,6 +4,7 @@ TVM keeps a pool of worker threads for each thread that calls a kernel, as long 
 lives; 100 threads that call a model of two threads would have 100 pools.
 """
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -134,9 +135,21 @@ def use_threads(wanted_count: int) -> bool:
     if not _calling.wanted:  # a pool is made of as many threads as cores are named
         configure(_SHARE_ALL_CORES, count, cores[:count])
     configure(_SHARE_ALL_CORES, count, cores)  # no thread is tied to a core
+    _await_workers()
     _calling.wanted = wanted_count
     _calling.has_all = get_global_func("runtime.NumThreads")() == count
     return _calling.has_all
+
+
+def _await_workers() -> None:
+    """Wait until each worker thread of the calling thread's pool has run a task.
+
+    One that still starts holds a lock of the runtime, as it initializes a static variable; a
+    process forked meanwhile would never see that released.
+    """
+    symbols = ctypes.CDLL(None)
+    do_nothing = symbols.sched_yield  # a function in C that returns 0: workers need no interpreter
+    symbols.TVMBackendParallelLaunch(do_nothing, None, 0)
 
 
 def shorten_spin() -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,14 +61,17 @@ def called_from(threads, call):
     return counted - threads
 
 
-def in_process(function, *arguments):
+def in_process(function, *arguments, **environment):
     """Run a function of this file in a fresh interpreter; return what it printed."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path.cwd())!r}); "
         f"from {__name__} import {function.__name__}; {function.__name__}(*sys.argv[1:])"
     )
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300,
+        env=os.environ | environment,
+    )  # fmt: skip
     assert run.returncode == 0, run.stderr
     return run.stdout.split()
 
@@ -104,6 +108,26 @@ def call_in_fork(folder):
 def test_a_model_is_called_in_a_child_that_was_forked(tmp_path):
     save_parallel(tmp_path, 2)
     assert in_process(call_in_fork, tmp_path) == ["0"]
+
+
+def call_only_in_fork(folder):
+    """Call a model in a child that was forked once its parent had a pool."""
+    model = load_artifact(Path(folder))
+    kernel_threads.use_threads(2)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        model({"x": np.ones(1 << 20, "float32")})
+        os._exit(0)
+    sys.stdout.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_fork_does_not_depend_on_how_fast_threads_start(tmp_path):
+    save_parallel(tmp_path, 2)
+    late = tmp_path / "late.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", late, "tests/support/late.c"], check=True)
+    assert in_process(call_only_in_fork, tmp_path, LD_PRELOAD=str(late)) == ["0"]
 
 
 def model_of(main, threads):
