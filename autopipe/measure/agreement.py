@@ -87,7 +87,7 @@ def _is_within_tolerance(
     *,
     bits: bool = False,
 ) -> bool:
-    if np.array_equal(expected, actual):
+    if expected is actual or np.array_equal(expected, actual):
         return True
     tolerance = _TOLERANCE.get(str(expected.dtype), 0.0 if bits else None)
     if tolerance is None:

@@ -47,6 +47,9 @@ AROUND_SCHEDULE: Final = 0xBF
 """Bytes around the arguments of the unscheduled loops and of a schedule, as floats of different
 signs."""
 
+_PART: Final = 1 << 18
+"""Bytes of arrays that are compared at once: a part that stays in the caches."""
+
 _FAILURES: Final = (RuntimeError, ValueError, TypeError)
 """Errors that TVM raises where it refuses a module."""
 
@@ -150,6 +153,8 @@ class PlainLoops:
                 raise _make_unsteady_error(
                     self._workload, f"write outside of their arguments on {case} inputs"
                 )
+            right = _drop_copies(right, inputs)
+            del theirs
             results = ours(instance, inputs)
             if not all_agree(right, results):
                 self._confirm_difference(instance, right, results)
@@ -161,7 +166,7 @@ class PlainLoops:
         case, counts = instance.case, instance.counts
         inputs = make_inputs(instance)
         again = call_kernel(self._plain, Surrounded(inputs, AROUND_SCHEDULE), counts)
-        if not all(map(_has_same_bytes, right, again)):
+        if not all(map(has_same_bytes, right, again)):
             raise _make_unsteady_error(
                 self._workload, f"read outside of their arguments on {case} inputs"
             )
@@ -250,5 +255,20 @@ def _make_unsteady_error(workload: tvm.IRModule, access: str) -> StageError:
     return Unsteady(f"its plain loops {access}: no schedule of them can be right")
 
 
-def _has_same_bytes(first: np.ndarray, second: np.ndarray) -> bool:
-    return first.tobytes() == second.tobytes()
+def _drop_copies(results: list[np.ndarray], inputs: list[np.ndarray]) -> list[np.ndarray]:
+    """Replace unchanged copies of inputs by these: weights of a layer may be large."""
+    return [
+        given if has_same_bytes(result, given) else result
+        for result, given in zip(results, inputs, strict=True)
+    ]
+
+
+def has_same_bytes(first: np.ndarray, second: np.ndarray) -> bool:
+    """Compare two arrays by their bytes, without a copy of contiguous ones."""
+    left, right = (
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (first, second)
+    )
+    return left.size == right.size and all(
+        np.array_equal(left[start : start + _PART], right[start : start + _PART])
+        for start in range(0, left.size, _PART)
+    )

@@ -9,7 +9,13 @@ from tvm.s_tir import Schedule
 
 from autopipe.compiler.library.row_order import reorder_reductions
 from autopipe.measure.cases import CASES, make_case_arguments
-from autopipe.measure.check import NotChecked, Unsteady, WrongAnswer, checked
+from autopipe.measure.check import (
+    NotChecked,
+    Unsteady,
+    WrongAnswer,
+    checked,
+    has_same_bytes,
+)
 from autopipe.measure.plain_code import PlainSource, compile_plain
 from tests.schedules.tasks import TARGET
 
@@ -291,3 +297,14 @@ def test_bits_of_floats_may_be_as_far_apart_as_the_floats():
     assert checked(workload, other, TARGET) is other
     with pytest.raises(WrongAnswer):
         checked(workload, bits(1.0 + 2**-12), TARGET)
+
+
+def test_large_arrays_are_compared_by_all_their_bytes():
+    values = np.full((3, 100_001), np.nan, np.float32)
+    assert has_same_bytes(values, values.copy())
+    assert has_same_bytes(values.T, values.T.copy())
+    assert not has_same_bytes(values, values[:2])
+    other = values.copy()
+    other.view(np.uint8)[-1, -1] ^= 1
+    assert not has_same_bytes(values, other)
+    assert not has_same_bytes(np.zeros(2, np.float32), -np.zeros(2, np.float32))

@@ -37,6 +37,17 @@ def stored_by_columns(
 
 
 @T.prim_func(private=True, s_tir=True)
+def stored_in_turn(
+    weights: T.Buffer((6, 8), "float32"),  # type: ignore[valid-type]
+    packed: T.Buffer((13,), "float32"),  # type: ignore[valid-type]
+):
+    for i, j in T.grid(6, 8):
+        with T.sblock("packed"):
+            a, b = T.axis.remap("SS", [i, j])
+            packed[a + b] = weights[a, b]
+
+
+@T.prim_func(private=True, s_tir=True)
 def read_outside(
     weights: T.Buffer((20,), "float32"),  # type: ignore[valid-type]
     packed: T.Buffer((20,), "float32"),  # type: ignore[valid-type]
@@ -75,9 +86,12 @@ def draw_sources(function, count):
     return [rng.random(shape, np.float32) for shape in shapes]
 
 
-@pytest.mark.parametrize(("function", "count"), [(read_by_columns, 2), (stored_by_columns, 1)])
-def test_copies_are_those_of_compiled_code(function, count, monkeypatch):
-    monkeypatch.setattr("autopipe.compiler.loops.element_copies._AT_ONCE", 16)
+@pytest.mark.parametrize("at_once", [16, 40, 1000])
+@pytest.mark.parametrize(
+    ("function", "count"), [(read_by_columns, 2), (stored_by_columns, 1), (stored_in_turn, 1)]
+)
+def test_copies_are_those_of_compiled_code(function, count, at_once, monkeypatch):
+    monkeypatch.setattr("autopipe.compiler.loops.element_copies._AT_ONCE", at_once)
     sources = draw_sources(function, count)
     copies = ElementCopies.of(function)
     assert copies is not None
