@@ -16,6 +16,9 @@ _TOLERANCE: Final = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-3, "float6
 _ROUNDING: Final = {"float32": 2.0**-24, "float64": 2.0**-53}
 """Largest rounding error of an addition, relative to the sum."""
 
+_PART: Final = 1 << 14
+"""Elements of arrays that are compared at once."""
+
 _WAVERING: Final = 4.0
 """Roundings inside a function, against those of its inputs."""
 
@@ -92,27 +95,35 @@ def _is_within_tolerance(
     tolerance = _TOLERANCE.get(str(expected.dtype), 0.0 if bits else None)
     if tolerance is None:
         return False
-    finite = np.isfinite(expected)
-    return (
-        bool(np.isfinite(actual[finite]).all())
-        and _compute_max_difference(expected, actual) <= tolerance * _find_max_abs(expected) + slack
-    )
+    largest, difference = _measure_difference(expected, actual)
+    return difference <= tolerance * largest + slack and difference < math.inf
 
 
 def _find_max_abs(expected: np.ndarray) -> float:
     """Return the largest finite value."""
-    finite = _select_finite(expected, expected).astype("float64")
-    return float(np.max(np.abs(finite), initial=0.0))
+    return _measure_difference(expected, expected)[0]
 
 
 def _compute_max_difference(expected: np.ndarray, actual: np.ndarray) -> float:
     """Return the largest difference among finite expected values; others do not count."""
-    right, ours = (_select_finite(expected, values) for values in (expected, actual))
-    difference = np.abs(right.astype("float64") - ours.astype("float64"))
-    return float(np.max(difference, initial=0.0))
+    return _measure_difference(expected, actual)[1]
 
 
-def _select_finite(expected: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the values whose expected value is finite, without a copy if all are."""
-    finite = np.isfinite(expected)
-    return values if finite.all() else values[finite]
+def _measure_difference(expected: np.ndarray, actual: np.ndarray) -> tuple[float, float]:
+    """Return the largest finite expected value, and the largest difference from one.
+
+    The difference is NaN if one of these is NaN in `actual`. Arrays are compared in parts that stay
+    in the caches, which is several times as fast.
+    """
+    flat_expected, flat_actual = expected.reshape(-1), actual.reshape(-1)
+    measured = np.zeros(2)
+    for start in range(0, expected.size, _PART):
+        right, ours = (flat[start : start + _PART] for flat in (flat_expected, flat_actual))
+        finite = np.isfinite(right)
+        if not finite.all():
+            right, ours = right[finite], ours[finite]
+        values = right.astype("float64")
+        largest = np.max(np.abs(values), initial=0.0)
+        difference = np.max(np.abs(values - ours.astype("float64")), initial=0.0)
+        np.maximum(measured, (largest, difference), out=measured)
+    return float(measured[0]), float(measured[1])
