@@ -157,7 +157,7 @@ class OutputTile:
         lengths, dtype = lengths_of(nest.block, spatial=False), nest.index_dtype
         line = self._line()
         sums = self.rows * nest.columns // nest.width
-        is_dynamic = not all(isinstance(length, int) for length in lengths)
+        is_dynamic = bool(nest.known.likely)  # padding by sizes is long code, and loops are as fast
         outer = {n: length for n, length in enumerate(lengths) if n not in windows.across}
         across = {axis: lengths[axis] for axis in windows.across}
         loop = T.serial if is_dynamic or sums * windows.taps > UNROLLED else T.unroll
