@@ -9,8 +9,8 @@ Example: weights [32, 256] in columns of 16, [16, 32, 16], are read at the indic
 of which the second is an array [16, 1, 16], and the first an array [1, 32, 1]. A layout that
 MetaSchedule rewrites has them in the store, `packed[d // 16, b, d % 16] = weights[b, d]`.
 
-Where both grow by the same steps along each axis, as here, the elements are a strided view, which
-is copied ten times as fast as by their indices.
+Where the flat index grows by the same step all along each axis, as here, the elements are a strided
+view, which is copied without an index for each of them.
 """
 
 import math
