@@ -22,6 +22,7 @@ from autopipe.compiler.arithmetic.wrapping_integers import widen_wrapping
 from autopipe.compiler.codegen.assume_nonnegative_sizes import assume_nonnegative_sizes
 from autopipe.compiler.codegen.choose_once_per_vector import choose_once_per_vector
 from autopipe.compiler.codegen.configure_tiles import configure_tiles
+from autopipe.compiler.codegen.join_row_indices import join_row_indices
 from autopipe.compiler.codegen.keep_in_registers import keep_in_registers
 from autopipe.compiler.codegen.multiply_by_reciprocals import multiply_by_reciprocals
 from autopipe.compiler.codegen.order_size_stores import order_size_stores
@@ -332,6 +333,7 @@ KERNELS: Final[tuple[KernelPass, ...]] = (
 )
 
 KERNELS_DYNAMIC: Final[tuple[KernelPass, ...]] = (
+    kernel_pass(join_row_indices, "TVM splits and joins the rows of a tile by divisions"),
     kernel_module_pass(share_loop_bodies, "parallel and serial loops of one body compile it once"),
 )
 
