@@ -1,7 +1,7 @@
 """Inputs that distinguish a correct schedule from a wrong one."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -34,8 +34,11 @@ _EDGES: Final = (2, 3, 5, 8, 13, 16, 17, 31, 65, 1 << 40)
 _KEPT: Final = 64
 """Number of arguments with cached values: 256 KiB each of float32."""
 
-_WORK: Final = 1 << 23
-"""Iterations of the unscheduled loops that a check may take far above the likely sizes."""
+_WORK: Final = 1 << 21
+"""Stores of the unscheduled loops that a check may take at any sizes."""
+
+_SHARE: Final = 0.25
+"""Share of the work at likely sizes that a check near tile boundaries may take."""
 
 _INNER: Final = ("body", "block", "init", "then_case", "else_case")
 """Names of the parts of a statement."""
@@ -91,14 +94,22 @@ class Instance:
 def list_instances(workload: tvm.IRModule) -> list[Instance]:
     """List the instances that a workload is checked on: all cases.
 
-    With dynamic shapes: all cases at likely sizes, and a random one at each of `_near_tiles`.
+    With dynamic shapes: a random one at the likely sizes, at the smallest ones, at one above the
+    likely ones and near tile boundaries, and all cases at one of the latter. The others show wrong
+    values and terms, which small sizes have as large ones do; a random one shows wrong places.
     """
     function = workload["main"]
     dynamic_sizes = read_dynamic_sizes(function)
     if dynamic_sizes is None:
         return [Instance(case, workload) for case in CASES]
-    sized_cases = [(case, dynamic_sizes.likely) for case in CASES]
-    sized_cases += [("random", sizes) for sizes in _near_tiles(function.body, dynamic_sizes)]
+    likely, above = dynamic_sizes.likely, _go_above(dynamic_sizes)
+    edges = list(_near_tiles(function.body, dynamic_sizes))
+    middle = edges[len(edges) // 2] if edges else likely
+    sized_cases = [
+        ("random", sizes)
+        for sizes in _drop_repeats([likely, dynamic_sizes.smallest, above, *edges])
+    ]
+    sized_cases += [(case, middle) for case in CASES if case != "random"]
     positions = [(at, str(size.name)) for at, size in list_size_params(function)]
     return [
         Instance(case, workload, sizes, tuple((at, sizes[name]) for at, name in positions))
@@ -106,18 +117,25 @@ def list_instances(workload: tvm.IRModule) -> list[Instance]:
     ]
 
 
+def _go_above(dynamic_sizes: DynamicSizes) -> Counts:
+    """Return the sizes that are one above the likely ones where they may be."""
+    likely, largest = dynamic_sizes.likely, dynamic_sizes.largest
+    return {name: min(count + 1, largest[name]) for name, count in likely.items()}
+
+
+def _drop_repeats(sizes: Sequence[Counts]) -> list[Counts]:
+    return [one for at, one in enumerate(sizes) if one not in sizes[:at]]
+
+
 def _near_tiles(body: tvm.tirx.Stmt, dynamic_sizes: DynamicSizes) -> Iterator[Counts]:
-    """Yield the smallest sizes, and sizes on either side of tile boundaries.
+    """Yield sizes on either side of tile boundaries.
 
     The boundaries are tiles of 2, 4, 8 and so on, up to the largest sizes. Where the unscheduled
-    loops `body` would take long, sizes are at most one above the likely ones.
+    loops `body` would take long, sizes are at most one above the likely ones; those that take more
+    than a share of the work at likely sizes are left out, since larger ones only have more tiles.
     """
-    above = {
-        name: min(count + 1, dynamic_sizes.largest[name])
-        for name, count in dynamic_sizes.likely.items()
-    }
-    sizes = [dict(dynamic_sizes.smallest), above]
-    yield from sizes
+    above = _go_above(dynamic_sizes)
+    most_stores = max(_WORK, _SHARE * count_stores(body, dynamic_sizes.likely))
     for place in range(len(_EDGES)):
         edges = {
             name: max(_EDGES[(place + shift) % len(_EDGES)], dynamic_sizes.smallest[name])
@@ -127,10 +145,10 @@ def _near_tiles(body: tvm.tirx.Stmt, dynamic_sizes: DynamicSizes) -> Iterator[Co
             {name: min(edge, most[name]) for name, edge in edges.items()}
             for most in (dynamic_sizes.largest, above)
         )
-        counts = far if count_stores(body, far) <= _WORK else near
-        if counts not in sizes:
-            sizes.append(counts)
-            yield counts
+        if count_stores(body, far) <= _WORK:
+            yield far
+        elif count_stores(body, near) <= most_stores:
+            yield near
 
 
 def count_stores(part: tvm.tirx.Stmt, sizes: Counts) -> float:

@@ -25,7 +25,7 @@ from autopipe.measure.function_shifts import ULPS, shift_functions
 from autopipe.measure.plain_code import PlainKernel, PlainSource, compile_plain, open_plain
 from autopipe.measure.surrounded import Surrounded
 
-VERSION: Final = 10
+VERSION: Final = 11
 """Bump when a schedule that passes now might not have passed before."""
 
 SEED: Final = 0
