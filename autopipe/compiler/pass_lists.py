@@ -288,9 +288,7 @@ LINK: Final[tuple[PassPhase[LinkState], ...]] = (
         (
             module_pass(inline_bodies, "calling a function costs the machine microseconds"),
             NamedPass(
-                "prepare_weights",
-                "weights are compared with their shapes once, and stored no larger than need be",
-                prepare_weights,
+                "prepare_weights", "weights are checked once and kept small", prepare_weights
             ),
             NamedPass("add_destinations", "large fixed outputs are not copied", add_destinations),
             module_pass(add_kernel, "a model without kernels would have no object file"),

@@ -22,7 +22,7 @@ def multiply(width, likely, largest):
 
 def list_sizes(workload):
     """Return (case, sizes) of each instance."""
-    return [(one.case, tuple(one.sizes.values())) for one in list_instances(workload)]
+    return [(one.case, tuple((one.sizes or {}).values())) for one in list_instances(workload)]
 
 
 def test_one_case_is_at_many_sizes_and_the_others_at_one_that_is_not_likely():

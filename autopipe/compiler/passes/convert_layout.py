@@ -22,6 +22,7 @@ from autopipe.compiler.graph.calls import graph_functions, list_bindings
 from autopipe.compiler.graph.contents import list_contents
 from autopipe.compiler.graph.distinct_calls import collect_distinct_calls
 from autopipe.compiler.graph.hide_from_layouts import hide_ops, restore_ops
+from autopipe.compiler.graph.literals import read_rank
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.passes.legalize import legalize_ops, list_unlegalized_ops
 from autopipe.compiler.passes.propagate_layouts import propagate_layouts
@@ -94,11 +95,6 @@ def count_layouts(module: tvm.IRModule) -> LayoutReport:
     return LayoutReport({op: dict(count) for op, count in sorted(layouts.items())}, transposes)
 
 
-def _read_rank(expr: relax.Expr) -> int:
-    ty = expr.ty
-    return int(ty.ndim) if isinstance(ty, relax.TensorType) else -1
-
-
 def _expand_ranks(site: CallSite) -> relax.Expr:
     """Give both sides of a broadcast the same rank, which layout inference needs.
 
@@ -108,7 +104,7 @@ def _expand_ranks(site: CallSite) -> relax.Expr:
     call = site.call
     if site.op.removeprefix("relax.") not in _BINARY:
         return call
-    ranks = [_read_rank(arg) for arg in call.args]
+    ranks = [read_rank(arg) for arg in call.args]
     if min(ranks) < 1 or ranks[0] == ranks[1]:
         return call
     args = [

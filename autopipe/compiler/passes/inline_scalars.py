@@ -19,7 +19,7 @@ import tvm
 from tvm import relax
 from tvm.ir import GenericConst
 
-from autopipe.compiler.graph.literals import read_static_shape
+from autopipe.compiler.graph.literals import read_rank
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 
 _BINARY: Final = frozenset(
@@ -63,18 +63,16 @@ def _is_float_zero(value: relax.Expr) -> bool:
 
 def _as_tensor(value: relax.Expr, partner: relax.Expr) -> relax.Expr:
     """Convert a scalar zero to one dimension if its partner has some; keep any other value."""
-    shape = read_static_shape(partner)
-    if not _is_float_zero(value) or not shape or read_static_shape(value):
+    if not _is_float_zero(value) or read_rank(partner) < 1 or read_rank(value) > 0:
         return value
     return relax.const(value.value.numpy().reshape(1), str(value.value.dtype))
 
 
 def _to_scalar(value: relax.Expr, partner: relax.Expr) -> relax.Expr:
     """Convert a constant of one element to a scalar, if its partner has as many dimensions."""
-    shape = read_static_shape(partner)
-    if not isinstance(value, GenericConst) or isinstance(partner, GenericConst) or shape is None:
+    if not isinstance(value, GenericConst) or isinstance(partner, GenericConst):
         return value
     array = value.value.numpy()
-    if array.size != 1 or not 0 < array.ndim <= len(shape):
+    if array.size != 1 or not 0 < array.ndim <= read_rank(partner):
         return value
     return relax.const(array.reshape(()), str(array.dtype))

@@ -20,6 +20,7 @@ from autopipe.compiler.target.target import make_host_target
 from autopipe.config.dimension import Dimension
 from autopipe.config.model import Input
 from autopipe.errors import ConfigError, ModelError
+from tests.compiler import graphs
 from tests.compiler.frontends.models import run
 from tests.support.table import each_row
 
@@ -196,6 +197,44 @@ def compare_at_every_size(path, outputs, reference):
 def test_nodes_compute_what_onnxruntime_does_at_every_size(tmp_path):
     path = saved(tmp_path, [each for _, nodes in FULL for each in nodes], WEIGHTS, OUTPUTS)
     compare_at_every_size(path, OUTPUTS, path)
+
+
+ENLARGED = [
+    (f"{place} {rounding}", place, rounding)
+    for place in ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners")
+    for rounding in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+]
+
+
+def test_nearest_neighbours_are_repeated_where_that_is_the_same(tmp_path):
+    nodes = [
+        node("Resize", "x", "", "scales", mode="nearest", coordinate_transformation_mode=place,
+             nearest_mode=rounding, out=name)
+        for name, place, rounding in ENLARGED
+    ]  # fmt: skip
+    names = [name for name, *_ in ENLARGED]
+    path = saved(tmp_path, nodes, WEIGHTS, names)
+    compare_at_every_size(path, names, path)
+    repeats = imported(path).module["main"].script().count("R.repeat(")
+    # whole pixels rounded down, and the centres of pixels rounded to the nearest one
+    assert repeats == 2 * (1 + 2 + 2)
+
+
+def test_a_layout_goes_through_repeated_neighbours_and_constants_of_one_element(tmp_path):
+    kernel = np.ones((4, 4, 1, 1), np.float32)
+    nodes = [
+        node("Conv", "x", "kernel", out="a"), node("Max", "a", "least", out="b"),
+        node("Resize", "b", "", "scales", mode="nearest", coordinate_transformation_mode="asymmetric",
+             nearest_mode="floor", out="c"),
+        node("Conv", "c", "kernel"),
+    ]  # fmt: skip
+    path = saved(tmp_path, nodes, WEIGHTS | {"kernel": kernel, "least": np.float32([3])})
+    module = imported(path).module
+    target = make_host_target(1)
+    optimized = lowering.optimize(module, 2, graphs.NHWC, target, print).module
+    text = optimized["main"].script()
+    assert text.count("permute_dims") == 2
+    assert "R.const(3.0" in text
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])

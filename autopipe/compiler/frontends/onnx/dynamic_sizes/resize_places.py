@@ -1,12 +1,12 @@
 """Convert Resize of dynamic sizes, with coordinates in integer arithmetic, axis by axis."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from tvm import te, tirx
+from tvm import relax, te, tirx
 from tvm.ir import Expr
 
 from autopipe.compiler.frontends.onnx.conversion import operand_facts
@@ -24,6 +24,15 @@ from autopipe.compiler.frontends.onnx.dynamic_sizes.extents import (
     as_integer,
     is_open,
 )
+from autopipe.compiler.frontends.onnx.dynamic_sizes.resized_axis import (
+    PLACES,
+    ROUNDINGS,
+    OpenAxis,
+    Place,
+    Rounding,
+    clip_place,
+    repeats_elements,
+)
 from autopipe.compiler.frontends.onnx.dynamic_sizes.shape_converters import emit_kernel
 from autopipe.compiler.frontends.onnx.reading.tensors import Array
 from autopipe.errors import ModelError
@@ -40,21 +49,6 @@ WIDE_DTYPES: Final = ("float64", "int32", "int64", "uint32", "uint64")
 
 Taps = Callable[[Expr], list[tuple[int, Expr]]]
 """Offsets of neighbours and their weights, from the fractional part of the coordinate."""
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenAxis:
-    """The resizing of one axis; `up / down` is its scale."""
-
-    axis: int
-    before: Size
-    after: Size
-    up: Size
-    down: Size
-
-
-Place = Callable[[_OpenAxis, Expr], tuple[Expr, Expr]]
-"""Input coordinate of a result's element, as numerator and denominator."""
 
 
 _OPSET_10: Final = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
@@ -87,7 +81,7 @@ def convert_dynamic_upsample(site: NodeSite) -> Expr | None:
 
 def _list_axes(
     site: NodeSite, sizes: list[Size], scales: Array | None, target_sizes: Array | None
-) -> list[_OpenAxis]:
+) -> list[OpenAxis]:
     extents = site.extents
     places = [axis % len(sizes) for axis in site.attr.get("axes", range(len(sizes)))]
     if scales is None or not len(scales):
@@ -108,20 +102,18 @@ def _list_axes(
     return [one for one in resized_axes if not extents.equal(one.before, one.after)]
 
 
-def _scale_to_size(extents: Extents, axis: int, before: Size, after: Size) -> _OpenAxis:
+def _scale_to_size(extents: Extents, axis: int, before: Size, after: Size) -> OpenAxis:
     for larger, smaller in ((after, before), (before, after)):
         if not (isinstance(larger, int) or isinstance(smaller, int)):
             factor = extents.simple(tirx.floordiv(larger, smaller))
             if isinstance(factor, int) and factor > 0 and extents.equal(factor * smaller, larger):
-                return _OpenAxis(
+                return OpenAxis(
                     axis, before, after, *((factor, 1) if larger is after else (1, factor))
                 )
-    return _OpenAxis(axis, before, after, after, before)
+    return OpenAxis(axis, before, after, after, before)
 
 
-def _scale_by_factor(
-    site: NodeSite, axis: int, before: Size, scale: ExactPart | float
-) -> _OpenAxis:
+def _scale_by_factor(site: NodeSite, axis: int, before: Size, scale: ExactPart | float) -> OpenAxis:
     extents = site.extents
     exact = None
     if not isinstance(scale, ExactPart):
@@ -144,7 +136,7 @@ def _scale_by_factor(
             f"{site.label} by {float(exact)} rounds differently at some sizes; "
             f"{advise_on_sizes([before])}"
         )
-    return _OpenAxis(axis, before, after, ratio.numerator, ratio.denominator)
+    return OpenAxis(axis, before, after, ratio.numerator, ratio.denominator)
 
 
 def _has_scale_sizes(extents: Extents, before: Size, ratio: Fraction, scale: np.float32) -> bool:
@@ -157,11 +149,11 @@ def _has_scale_sizes(extents: Extents, before: Size, ratio: Fraction, scale: np.
     return bool((products == sizes * ratio.numerator // ratio.denominator).all())
 
 
-def _resize_axes(site: NodeSite, axes: Sequence[_OpenAxis]) -> Expr:
+def _resize_axes(site: NodeSite, axes: Sequence[OpenAxis]) -> Expr:
     extents, bb, attr, data = site.extents, site.bb, site.attr, site.inputs[0]
     mode = read_text(attr, "mode") or "nearest"
     transformation = read_text(attr, "coordinate_transformation_mode") or "half_pixel"
-    place = _PLACES.get(transformation)
+    place = PLACES.get(transformation)
     policy = read_text(attr, "keep_aspect_ratio_policy") or "stretch"
     if place is None or attr.get("antialias") or attr.get("exclude_outside") or policy != "stretch":
         sizes = [one.before for one in axes] or extents.shape(data, site.label)
@@ -178,7 +170,7 @@ def _resize_axes(site: NodeSite, axes: Sequence[_OpenAxis]) -> Expr:
         )
     sizes = extents.shape(data, site.label)
     if mode == "nearest":
-        rounding = _ROUNDINGS[read_text(attr, "nearest_mode") or "round_prefer_floor"]
+        rounding = ROUNDINGS[read_text(attr, "nearest_mode") or "round_prefer_floor"]
         return _take_nearest(bb, data, sizes, axes, (place, rounding))
     taps = (
         _weigh_linearly
@@ -195,11 +187,15 @@ def _take_nearest(
     bb: BlockBuilder,
     data: Expr,
     sizes: list[Size],
-    axes: Sequence[_OpenAxis],
-    rules: tuple[Place, Callable[[Expr, Expr], Expr]],
+    axes: Sequence[OpenAxis],
+    rules: tuple[Place, Rounding],
 ) -> Expr:
-    """Resize axes by nearest neighbours."""
+    """Resize axes by nearest neighbours, with `repeat` where that is the same: it has a layout."""
     place, rounding = rules
+    if all(repeats_elements(axis, place, rounding) for axis in axes):
+        for axis in axes:
+            data = bb.emit(relax.op.repeat(data, axis.up, axis.axis))
+        return data
 
     def compute(data: te.Tensor, size_arguments: Sequence[Expr]) -> te.Tensor:
         after, bound_axes = (
@@ -211,7 +207,7 @@ def _take_nearest(
             coordinates = list(index)
             for axis in bound_axes:
                 number, over = place(axis, index[axis.axis].astype("int64"))
-                coordinates[axis.axis] = _clip_place(rounding(number, over), axis.before)
+                coordinates[axis.axis] = clip_place(rounding(number, over), axis.before)
             return data[tuple(coordinates)]
 
         return te.compute(after, at, name="resize")
@@ -222,7 +218,7 @@ def _take_nearest(
 
 
 def _mix_neighbours(
-    bb: BlockBuilder, data: Expr, sizes: list[Size], axis: _OpenAxis, rules: tuple[Place, Taps]
+    bb: BlockBuilder, data: Expr, sizes: list[Size], axis: OpenAxis, rules: tuple[Place, Taps]
 ) -> Expr:
     """Resize an axis by weighted sums of neighbours."""
     dtype, (place, taps) = str(data.ty.dtype), rules
@@ -238,7 +234,7 @@ def _mix_neighbours(
             total = tirx.const(0.0, wider)
             for step, weight in taps(part):
                 coordinates = list(index)
-                coordinates[axis.axis] = _clip_place(first + step, bound_axis.before)
+                coordinates[axis.axis] = clip_place(first + step, bound_axis.before)
                 total = total + weight * data[tuple(coordinates)].astype(wider)
             return total.astype(dtype)
 
@@ -253,18 +249,18 @@ def _mix_neighbours(
     )
 
 
-def _list_resized_sizes(sizes: list[Size], axes: Sequence[_OpenAxis]) -> list[Size]:
+def _list_resized_sizes(sizes: list[Size], axes: Sequence[OpenAxis]) -> list[Size]:
     by_axis = {axis.axis: axis.after for axis in axes}
     return [by_axis.get(at, size) for at, size in enumerate(sizes)]
 
 
-def _list_given_sizes(axes: Sequence[_OpenAxis]) -> list[Size]:
+def _list_given_sizes(axes: Sequence[OpenAxis]) -> list[Size]:
     return [number for axis in axes for number in (axis.before, axis.after, axis.up, axis.down)]
 
 
-def _read_axes(axes: Sequence[_OpenAxis], size_arguments: Sequence[Expr]) -> list[_OpenAxis]:
+def _read_axes(axes: Sequence[OpenAxis], size_arguments: Sequence[Expr]) -> list[OpenAxis]:
     return [
-        _OpenAxis(axis.axis, *size_arguments[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)
+        OpenAxis(axis.axis, *size_arguments[4 * at : 4 * at + 4]) for at, axis in enumerate(axes)
     ]
 
 
@@ -287,42 +283,6 @@ def _make_cubic_weights(sharpness: float) -> Taps:
         return [(-1, far(part + 1.0)), (0, near(part)), (1, near(rest)), (2, far(rest + 1.0))]
 
     return taps
-
-
-def _clip_place(place: Expr, size: Size) -> Expr:
-    return tirx.max(tirx.min(place, as_int64(size - 1)), as_integer(0))
-
-
-def _find_asymmetric_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
-    return index * axis.down, as_int64(axis.up)
-
-
-def _find_half_pixel(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
-    return (index * 2 + 1) * axis.down - axis.up, as_int64(axis.up * 2)
-
-
-def _find_pytorch_place(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
-    number, over = _find_half_pixel(axis, index)
-    return tirx.Select(as_int64(axis.after) > 1, number, as_integer(0)), over
-
-
-def _align_corners(axis: _OpenAxis, index: Expr) -> tuple[Expr, Expr]:
-    return index * (axis.before - 1), tirx.max(as_int64(axis.after - 1), as_integer(1))
-
-
-_PLACES: Final[Mapping[str, Place]] = {
-    "asymmetric": _find_asymmetric_place,
-    "half_pixel": _find_half_pixel,
-    "pytorch_half_pixel": _find_pytorch_place,
-    "align_corners": _align_corners,
-}
-
-_ROUNDINGS: Final[Mapping[str, Callable[[Expr, Expr], Expr]]] = {
-    "floor": tirx.floordiv,
-    "ceil": lambda number, over: tirx.floordiv(number + over - 1, over),
-    "round_prefer_floor": lambda number, over: tirx.floordiv(number * 2 + over - 1, over * 2),
-    "round_prefer_ceil": lambda number, over: tirx.floordiv(number * 2 + over, over * 2),
-}
 
 
 def read_text(attr: Attributes, name: str) -> str:
