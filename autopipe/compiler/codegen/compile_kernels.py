@@ -43,13 +43,13 @@ APART: Final = "autopipe.apart"
 SKIPPED: Final = ("tirx.RemoveNoOp",)
 """TVM's passes that do not run, since LLVM does their work: it makes the same code in less time."""
 
-SKIPPED_DYNAMIC: Final = (*SKIPPED, "tirx.CommonSubexprElim")
+SKIPPED_DYNAMIC: Final = (*SKIPPED, "tirx.CommonSubexprElim", "tirx.StmtSimplify")
 """TVM's passes that do not run on kernels of dynamic shapes.
 
 These compare each index, of which dynamic sizes make long expressions. TVM knows no bound of a
 common subexpression that it has named, so that it divides it for all combinations of signs: without
-names such kernels are smaller. `s_tir.StmtSimplify` takes time, too, but without it some kernels
-run slower.
+names such kernels are smaller. `tirx.StmtSimplify` simplifies the copies of unrolled loops one by
+one, which LLVM does in less time. Without `s_tir.StmtSimplify`, before, some kernels run slower.
 """
 
 
