@@ -94,20 +94,18 @@ class Instance:
 def list_instances(workload: tvm.IRModule) -> list[Instance]:
     """List the instances that a workload is checked on: all cases.
 
-    With dynamic shapes: a random one at the likely sizes, at the smallest ones, at one above the
-    likely ones and near tile boundaries, and all cases at one of the latter. The others show wrong
-    values and terms, which small sizes have as large ones do; a random one shows wrong places.
+    With dynamic shapes: a random one just above the likely sizes, at the smallest ones and near
+    tile boundaries, and all cases at one of the latter. The others show wrong values and terms,
+    which small sizes have as large ones do; a random one shows wrong places.
     """
     function = workload["main"]
     dynamic_sizes = read_dynamic_sizes(function)
     if dynamic_sizes is None:
         return [Instance(case, workload) for case in CASES]
-    likely, above = dynamic_sizes.likely, _go_above(dynamic_sizes)
-    edges = list(_near_tiles(function.body, dynamic_sizes))
-    middle = edges[len(edges) // 2] if edges else likely
+    above, edges = _go_above(dynamic_sizes), list(_near_tiles(function.body, dynamic_sizes))
+    middle = edges[len(edges) // 2] if edges else above
     sized_cases = [
-        ("random", sizes)
-        for sizes in _drop_repeats([likely, dynamic_sizes.smallest, above, *edges])
+        ("random", sizes) for sizes in _drop_repeats([above, dynamic_sizes.smallest, *edges])
     ]
     sized_cases += [(case, middle) for case in CASES if case != "random"]
     positions = [(at, str(size.name)) for at, size in list_size_params(function)]
@@ -118,9 +116,10 @@ def list_instances(workload: tvm.IRModule) -> list[Instance]:
 
 
 def _go_above(dynamic_sizes: DynamicSizes) -> Counts:
-    """Return the sizes that are one above the likely ones where they may be."""
+    """Return the likely sizes, with the last one that may be larger one larger."""
     likely, largest = dynamic_sizes.likely, dynamic_sizes.largest
-    return {name: min(count + 1, largest[name]) for name, count in likely.items()}
+    growing = [name for name, count in likely.items() if count < largest[name]][-1:]
+    return {name: count + (name in growing) for name, count in likely.items()}
 
 
 def _drop_repeats(sizes: Sequence[Counts]) -> list[Counts]:
@@ -134,7 +133,10 @@ def _near_tiles(body: tvm.tirx.Stmt, dynamic_sizes: DynamicSizes) -> Iterator[Co
     loops `body` would take long, sizes are at most one above the likely ones; those that take more
     than a share of the work at likely sizes are left out, since larger ones only have more tiles.
     """
-    above = _go_above(dynamic_sizes)
+    above = {
+        name: min(count + 1, dynamic_sizes.largest[name])
+        for name, count in dynamic_sizes.likely.items()
+    }
     most_stores = max(_WORK, _SHARE * count_stores(body, dynamic_sizes.likely))
     for place in range(len(_EDGES)):
         edges = {
