@@ -157,4 +157,4 @@ def test_passes_that_cost_most_with_dynamic_sizes_run_on_static_kernels_alone(is
         compile_kernel(tvm.IRModule({"main": kernel}), graphs.TARGET)
     skipped_passes = {name for name in SKIPPED_DYNAMIC if name not in observer.times}
     assert skipped_passes == set(SKIPPED_DYNAMIC if is_dynamic else SKIPPED)
-    assert "tirx.StmtSimplify" in observer.times
+    assert "s_tir.StmtSimplify" in observer.times
