@@ -69,9 +69,9 @@ def read_static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     return None if -1 in shape else shape
 
 
-def read_rank(value: relax.Expr) -> int:
-    """Return the number of dimensions of a tensor; -1 if it is unknown, or of another value."""
-    return int(value.ty.ndim) if isinstance(value.ty, relax.TensorType) else -1
+def read_rank(kind: tvm.ir.Type) -> int:
+    """Return the rank of the type of a tensor; -1 if it is unknown, or of another type."""
+    return int(kind.ndim) if isinstance(kind, relax.TensorType) else -1
 
 
 def has_static_sizes(kind: tvm.ir.Type) -> bool:

@@ -104,7 +104,7 @@ def _expand_ranks(site: CallSite) -> relax.Expr:
     call = site.call
     if site.op.removeprefix("relax.") not in _BINARY:
         return call
-    ranks = [read_rank(arg) for arg in call.args]
+    ranks = [read_rank(arg.ty) for arg in call.args]
     if min(ranks) < 1 or ranks[0] == ranks[1]:
         return call
     args = [

@@ -63,7 +63,7 @@ def _is_float_zero(value: relax.Expr) -> bool:
 
 def _as_tensor(value: relax.Expr, partner: relax.Expr) -> relax.Expr:
     """Convert a scalar zero to one dimension if its partner has some; keep any other value."""
-    if not _is_float_zero(value) or read_rank(partner) < 1 or read_rank(value) > 0:
+    if not _is_float_zero(value) or read_rank(partner.ty) < 1 or read_rank(value.ty) > 0:
         return value
     return relax.const(value.value.numpy().reshape(1), str(value.value.dtype))
 
@@ -73,6 +73,6 @@ def _to_scalar(value: relax.Expr, partner: relax.Expr) -> relax.Expr:
     if not isinstance(value, GenericConst) or isinstance(partner, GenericConst):
         return value
     array = value.value.numpy()
-    if array.size != 1 or not 0 < array.ndim <= read_rank(partner):
+    if array.size != 1 or not 0 < array.ndim <= read_rank(partner.ty):
         return value
     return relax.const(array.reshape(()), str(array.dtype))

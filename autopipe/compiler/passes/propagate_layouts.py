@@ -21,6 +21,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from autopipe.compiler.graph.calls import address_call
+from autopipe.compiler.graph.literals import read_rank
 from autopipe.compiler.graph.rewrite import rewrite_graph
 
 Layout = Any
@@ -220,7 +221,7 @@ def _find_rank_layout(rank: int) -> Layout:
 def _find_initial_layout(ty: tvm.ir.Type) -> Layout:
     if isinstance(ty, relax.TupleType):
         return list(map(_find_initial_layout, ty.fields))
-    return _find_rank_layout(int(ty.ndim) if isinstance(ty, relax.TensorType) else -1)
+    return _find_rank_layout(read_rank(ty))
 
 
 def _is_nested_tensor(ty: tvm.ir.Type) -> bool:
