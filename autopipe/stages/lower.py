@@ -23,7 +23,7 @@ class LowerStage(Stage, frozen=True):
     """Legalize and fuse."""
 
     name: ClassVar[str] = "lower"
-    version: ClassVar[int] = 19
+    version: ClassVar[int] = 20
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     runs_passes: ClassVar[bool] = True

@@ -73,7 +73,10 @@ def _can_merge_groups(module: tvm.IRModule) -> bool:
 
 
 def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
-    """Tell whether the extents of parameters have the same form as those of the arguments."""
+    """Tell whether the extents of parameters have the same form as those of the arguments.
+
+    A variable of the kernel that is no extent itself, as the `n` of `n * 2`, may stand for any one.
+    """
     pairs: list[tuple[Any, Any]] = []
     for param, argument in zip(kernel.params, arguments, strict=False):
         if not isinstance(param.ty, tirx.BufferType):
@@ -81,12 +84,14 @@ def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
         elif isinstance(getattr(argument.ty, "shape", None), relax.ShapeExpr):
             pairs += zip(param.ty.shape, argument.ty.shape.values, strict=True)
     values = [(extent, actual) for extent, actual in pairs if isinstance(extent, tirx.Var)]
-    return all(
-        isinstance(actual, tirx.IntImm)
-        or tvm_ffi.structural_equal(replace_variables(extent, values), actual)
+    forms = [
+        (replace_variables(extent, values), actual)
         for extent, actual in pairs
-        if not isinstance(extent, tirx.Var | tirx.IntImm)
-    )
+        if not isinstance(extent, tirx.Var | tirx.IntImm) and not isinstance(actual, tirx.IntImm)
+    ]
+    forms += [(actual, actual) for _, actual in values]  # no other variable stands for these
+    extents, actuals = [extent for extent, _ in forms], [actual for _, actual in forms]
+    return tvm_ffi.structural_equal(extents, actuals, map_free_vars=True)
 
 
 def _find_unmergeable(module: tvm.IRModule, fused_module: tvm.IRModule) -> list[str]:

@@ -28,12 +28,14 @@ too: it reads its operands from memory. Equal calls share a PrimFunc, so all of 
     z = multiply(y, sigmoid(y))                 # 4 x
 """
 
+from itertools import zip_longest
+
 import tvm
 from tvm import relax
 
 from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph.calls import graph_functions, is_kernel_call, list_bindings
-from autopipe.compiler.graph.literals import count_elements
+from autopipe.compiler.graph.literals import count_elements, list_tensors
 from autopipe.tasks.op_info import KINDS
 
 _BROADCAST, _INJECTIVE, _PRODUCT = map(
@@ -67,7 +69,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         sources = [variable for variable in read if variable.name in products]
         if pattern == _PRODUCT or (follows and sources):
             products.add(result.name)
-        if follows and any(count_elements(a) < count_elements(result) for a in sources):
+        if follows and any(_is_broadcast(source, result) for source in sources):
             spreading.add(call.args[0])
         length = 1 + sum(lengths.get(variable.name, 0) for variable in read)
         if not 0 <= pattern <= _INJECTIVE:
@@ -86,6 +88,18 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         for function in functions:
             module.update_func(function, module[function].with_attr(_PATTERN, pattern_kind))
     return module
+
+
+def _is_broadcast(source: relax.Var, result: relax.Var) -> bool:
+    """Tell whether a dimension of 1 becomes larger, or dynamic: the likely size is rarely 1.
+
+    The rank of the result is at least that of the source.
+    """
+    tensors = zip(list_tensors(source.ty), list_tensors(result.ty), strict=False)
+    shapes = ((reversed(before.shape), reversed(after.shape)) for before, after in tensors)
+    return any(
+        before == 1 != after for pair in shapes for before, after in zip_longest(*pair, fillvalue=1)
+    )
 
 
 def _has_float_indices(function: tvm.tirx.PrimFunc) -> bool:

@@ -65,6 +65,27 @@ def test_two_forms_of_an_extent_are_not_taken_for_each_other():
         Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
 
 
+def test_an_op_is_fused_with_a_convolution_that_halves_sizes():
+    """Only the result of the convolution has the size as an extent of its own."""
+    size = tirx.Var("size", "int64")
+    x = relax.Var("x", relax.TensorType([1, size * 2, 8, 4], "float32"))
+    sizes = relax.Var("sizes", relax.ShapeType([size]))
+    weight = relax.Var("w", relax.TensorType([3, 3, 4, 4], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, sizes, weight]):
+        with builder.dataflow():
+            layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+            y = builder.emit(relax.op.nn.conv2d(x, weight, strides=2, padding=1, **layouts))
+            found = builder.emit_output(relax.op.nn.relu(y))
+        builder.emit_func_output(found)
+    with make_host_target(1):
+        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
+        module = tvm.transform.Sequential(steps)(builder.get())
+    merged = transform.DeadCodeElimination()(transform.FuseTIR()(fuse_mergeable(module, FUSE)))
+    ((name, _),) = list_prim_funcs(merged)
+    assert name.startswith("fused_conv2d")
+
+
 def test_groups_of_fixed_sizes_are_not_looked_at():
     x = relax.Var("x", relax.TensorType([4], "float32"))
     builder = relax.BlockBuilder()

@@ -1,13 +1,13 @@
-from tvm import relax
+from tvm import relax, tirx
 
 from autopipe.compiler import lowering, module_io
 from autopipe.compiler.labels import op_info
 from tests.compiler import graphs
 
 
-def gated(shape):
+def gated(shape, image=(1, 64, 16)):
     """A gate: the input times the sigmoid of a product of this shape."""
-    x = relax.Var("x", relax.TensorType((1, 64, 16), "float32"))
+    x = relax.Var("x", relax.TensorType(image, "float32"))
     pooled = relax.Var("pooled", relax.TensorType(shape, "float32"))
     weight = relax.Var("w", relax.TensorType((16, 16), "float32"))
     builder = relax.BlockBuilder()
@@ -33,6 +33,16 @@ def test_what_spreads_a_small_result_over_a_large_tensor_stays_apart():
 
 def test_what_keeps_the_size_of_the_result_is_fused():
     assert fused(gated((1, 64, 16))) == {("matmul", "sigmoid", "multiply")}
+
+
+def test_a_small_result_stays_apart_from_a_tensor_of_dynamic_size():
+    pixels = tirx.Var("pixels", "int64")
+    assert fused(gated((1, 1, 16), (1, pixels, 16))) == {("matmul", "sigmoid"), ("multiply",)}
+
+
+def test_a_result_of_dynamic_size_is_fused_with_a_tensor_of_its_size():
+    pixels = tirx.Var("pixels", "int64")
+    assert fused(gated((1, pixels, 16), (1, pixels, 16))) == {("matmul", "sigmoid", "multiply")}
 
 
 def resized(size):
