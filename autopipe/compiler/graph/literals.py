@@ -51,10 +51,10 @@ def list_tensors(kind: tvm.ir.Type) -> tuple[Tensor, ...]:
         return tuple(tensor for field in kind.fields for tensor in list_tensors(field))
     if not isinstance(kind, relax.TensorType):
         return ()
-    return (Tensor(shape=_read_shape(kind), dtype=str(kind.dtype)),)
+    return (Tensor(shape=read_shape(kind), dtype=str(kind.dtype)),)
 
 
-def _read_shape(kind: relax.TensorType) -> tuple[int, ...]:
+def read_shape(kind: relax.TensorType) -> tuple[int, ...]:
     """Return the shape of a tensor, -1 for dynamic dimensions."""
     shape = kind.shape
     if not isinstance(shape, relax.ShapeExpr):
@@ -65,7 +65,7 @@ def _read_shape(kind: relax.TensorType) -> tuple[int, ...]:
 def read_static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     """Return the shape of a tensor; None if it is dynamic, or if the value is no tensor."""
     kind = value.ty
-    shape = _read_shape(kind) if isinstance(kind, relax.TensorType) else (-1,)
+    shape = read_shape(kind) if isinstance(kind, relax.TensorType) else (-1,)
     return None if -1 in shape else shape
 
 

@@ -35,7 +35,7 @@ from tvm import relax
 
 from autopipe.compiler.find_nodes import find_nodes, list_loads
 from autopipe.compiler.graph.calls import graph_functions, is_kernel_call, list_bindings
-from autopipe.compiler.graph.literals import count_elements, list_tensors
+from autopipe.compiler.graph.literals import count_elements, read_shape
 from autopipe.tasks.op_info import KINDS
 
 _BROADCAST, _INJECTIVE, _PRODUCT = map(
@@ -69,7 +69,7 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
         sources = [variable for variable in read if variable.name in products]
         if pattern == _PRODUCT or (follows and sources):
             products.add(result.name)
-        if follows and any(_is_broadcast(source, result) for source in sources):
+        if follows and any(_is_broadcast(source.ty, result.ty) for source in sources):
             spreading.add(call.args[0])
         length = 1 + sum(lengths.get(variable.name, 0) for variable in read)
         if not 0 <= pattern <= _INJECTIVE:
@@ -90,16 +90,15 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     return module
 
 
-def _is_broadcast(source: relax.Var, result: relax.Var) -> bool:
+def _is_broadcast(source: tvm.ir.Type, result: tvm.ir.Type) -> bool:
     """Tell whether a dimension of 1 becomes larger, or dynamic: the likely size is rarely 1.
 
     The rank of the result is at least that of the source.
     """
-    tensors = zip(list_tensors(source.ty), list_tensors(result.ty), strict=False)
-    shapes = ((reversed(before.shape), reversed(after.shape)) for before, after in tensors)
-    return any(
-        before == 1 != after for pair in shapes for before, after in zip_longest(*pair, fillvalue=1)
-    )
+    if not isinstance(source, relax.TensorType) or not isinstance(result, relax.TensorType):
+        return False
+    extents = zip_longest(*(reversed(read_shape(kind)) for kind in (source, result)), fillvalue=1)
+    return any(before == 1 != after for before, after in extents)
 
 
 def _has_float_indices(function: tvm.tirx.PrimFunc) -> bool:
