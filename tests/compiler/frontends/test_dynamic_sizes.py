@@ -255,6 +255,7 @@ def test_the_product_of_a_shape_takes_its_axis_as_a_scalar(tmp_path, keepdims):
 REFUSED = [
     ([node("Resize", "x", "", "half", mode="linear", coordinate_transformation_mode="tf_crop_and_resize")],
      "a number for height"),
+    ([node("Resize", "x", "", "never", mode="nearest")], "by 0.0: a scale has to be above 0"),
     ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
     ([node("MaxPool", "x", kernel_shape=[1, 3], strides=[1, 2], auto_pad="SAME_UPPER")],
      "a multiple of 2; .*for width"),
@@ -272,6 +273,7 @@ REFUSED = [
 def test_what_can_not_be_open_is_refused_in_a_line(tmp_path, nodes, told):
     more = {
         "twice": np.array([1, 1, 1, 2], np.float32),
+        "never": np.array([1, 1, 1, 0], np.float32),
     }
     with pytest.raises(ModelError, match=told) as caught:
         imported(saved(tmp_path, nodes, WEIGHTS | more))

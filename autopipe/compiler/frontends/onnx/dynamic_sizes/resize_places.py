@@ -120,7 +120,9 @@ def _scale_by_factor(site: NodeSite, axis: int, before: Size, scale: ExactPart |
         exact = Fraction(float(scale))
     elif isinstance(scale.number, int):
         exact = Fraction(scale.number, scale.over)
-    if exact is None or exact <= 0:
+    if exact is not None and exact <= 0:
+        raise ModelError(f"{site.label} by {float(exact)}: a scale has to be above 0")
+    if exact is None:
         raise ModelError(
             f"{site.label} by a scale that is computed is not supported with dynamic shapes; "
             f"{advise_on_sizes([before])}"
