@@ -75,7 +75,8 @@ def _can_merge_groups(module: tvm.IRModule) -> bool:
 def _has_same_forms(kernel: tirx.PrimFunc, arguments: Sequence[Any]) -> bool:
     """Tell whether the extents of parameters have the same form as those of the arguments.
 
-    A variable of the kernel that is no extent itself, as the `n` of `n * 2`, may stand for any one.
+    A variable of the kernel that is no extent itself, such as `n` of `n * 2`, may stand for any
+    variable of the arguments, but no two for the same.
     """
     pairs: list[tuple[Any, Any]] = []
     for param, argument in zip(kernel.params, arguments, strict=False):

@@ -256,6 +256,7 @@ REFUSED = [
     ([node("Resize", "x", "", "half", mode="linear", coordinate_transformation_mode="tf_crop_and_resize")],
      "a number for height"),
     ([node("Resize", "x", "", "never", mode="nearest")], "by 0.0: a scale has to be above 0"),
+    ([node("Resize", "x", "", "least", mode="nearest")], "Resize 'y' by 1.4.*e-45: a scale has to be"),
     ([helper.make_node("TopK", ["x", "ten"], ["y", "z"], axis=3)], "TopK"),
     ([node("MaxPool", "x", kernel_shape=[1, 3], strides=[1, 2], auto_pad="SAME_UPPER")],
      "a multiple of 2; .*for width"),
@@ -272,8 +273,8 @@ REFUSED = [
 @each_row("nodes, told", REFUSED)
 def test_what_can_not_be_open_is_refused_in_a_line(tmp_path, nodes, told):
     more = {
-        "twice": np.array([1, 1, 1, 2], np.float32),
         "never": np.array([1, 1, 1, 0], np.float32),
+        "least": np.array([1, 1, 1, 1e-45], np.float32),
     }
     with pytest.raises(ModelError, match=told) as caught:
         imported(saved(tmp_path, nodes, WEIGHTS | more))

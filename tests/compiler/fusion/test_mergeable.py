@@ -13,6 +13,13 @@ from autopipe.compiler.target.target import make_host_target
 FUSE = transform.FuseOps()
 
 
+def legalize(module):
+    """Make each op a call of a kernel that states its kind of loops."""
+    with make_host_target(1):
+        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
+        return tvm.transform.Sequential(steps)(module)
+
+
 def legalized():
     """Places of new tokens behind past ones: `past` is a number, `new` an extent and a number."""
     past, new = (tirx.Var(name, "int64") for name in ("past", "new"))
@@ -28,9 +35,7 @@ def legalized():
             places = builder.emit(relax.op.arange(0, new, 1, "int64"))
             found = builder.emit_output(relax.op.add(places, first))
         builder.emit_func_output(found)
-    with make_host_target(1):
-        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
-        return tvm.transform.Sequential(steps)(builder.get())
+    return legalize(builder.get())
 
 
 def test_what_can_not_be_merged_stays_apart():
@@ -58,9 +63,7 @@ def test_two_forms_of_an_extent_are_not_taken_for_each_other():
             made = builder.emit_te(doubled, both, n, m)
             found = builder.emit_output(relax.op.nn.relu(made))
         builder.emit_func_output(found)
-    with make_host_target(1):
-        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
-        module = tvm.transform.Sequential(steps)(builder.get())
+    module = legalize(builder.get())
     for _, function in list_prim_funcs(transform.FuseTIR()(fuse_mergeable(module, FUSE))):
         Schedule(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}))
 
@@ -78,9 +81,7 @@ def test_an_op_is_fused_with_a_convolution_that_halves_sizes():
             y = builder.emit(relax.op.nn.conv2d(x, weight, strides=2, padding=1, **layouts))
             found = builder.emit_output(relax.op.nn.relu(y))
         builder.emit_func_output(found)
-    with make_host_target(1):
-        steps = [transform.LegalizeOps(), transform.AnnotateTIROpPattern()]
-        module = tvm.transform.Sequential(steps)(builder.get())
+    module = legalize(builder.get())
     merged = transform.DeadCodeElimination()(transform.FuseTIR()(fuse_mergeable(module, FUSE)))
     ((name, _),) = list_prim_funcs(merged)
     assert name.startswith("fused_conv2d")

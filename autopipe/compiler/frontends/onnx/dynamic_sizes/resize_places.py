@@ -120,14 +120,17 @@ def _scale_by_factor(site: NodeSite, axis: int, before: Size, scale: ExactPart |
         exact = Fraction(float(scale))
     elif isinstance(scale.number, int):
         exact = Fraction(scale.number, scale.over)
-    if exact is not None and exact <= 0:
-        raise ModelError(f"{site.label} by {float(exact)}: a scale has to be above 0")
     if exact is None:
         raise ModelError(
             f"{site.label} by a scale that is computed is not supported with dynamic shapes; "
             f"{advise_on_sizes([before])}"
         )
     ratio = exact.limit_denominator(_FINEST)
+    if ratio <= 0:
+        raise ModelError(
+            f"{site.label} by {float(exact)}: a scale has to be above 0, and at least 1/{_FINEST} "
+            f"with dynamic shapes; {advise_on_sizes([before])}"
+        )
     after = extents.simple(
         tirx.floordiv(as_int64(before * ratio.numerator), as_integer(ratio.denominator))
     )
