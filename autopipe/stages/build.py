@@ -35,7 +35,7 @@ class BuildStage(Stage, frozen=True):
     """Schedule, compile and link; transform the weights."""
 
     name: ClassVar[str] = "build"
-    version: ClassVar[int] = 33
+    version: ClassVar[int] = 34
     produces: ClassVar[Kind] = Kind.LIBRARY
     seconds: ClassVar[float | None] = 4 * 3600.0
     needs: ClassVar[dict[str, Need]] = {

@@ -53,6 +53,14 @@ one, which LLVM does in less time. Without `s_tir.StmtSimplify`, before, some ke
 """
 
 
+_CALLS_KEPT: Final = ("-inline-instr-cost:int=60",)
+"""Options of LLVM for kernels of dynamic shapes, which keep the calls of shared bodies of loops.
+
+A body that is copied into both of its loops is compiled twice, and LLVM moves more of its index
+arithmetic out of the loop than fits in registers: packages take up to a third more time.
+"""
+
+
 def compile_kernel(
     kernels: tvm.IRModule | tvm.tirx.PrimFunc, target: tvm.target.Target
 ) -> tvm.runtime.Module:
@@ -64,9 +72,19 @@ def compile_kernel(
 def _compile_inspected(
     kernels: tvm.IRModule | tvm.tirx.PrimFunc, target: tvm.target.Target, pipeline: str
 ) -> tvm.runtime.Module:
-    library: tvm.runtime.Module = tvm.tirx.build(kernels, target, pipeline=pipeline)
+    code_target = _keep_calls(target) if pipeline == DYNAMIC else target
+    library: tvm.runtime.Module = tvm.tirx.build(kernels, code_target, pipeline=pipeline)
     text.look_through(library)
     return library
+
+
+def _keep_calls(target: tvm.target.Target) -> tvm.target.Target:
+    """Return a processor's target with options of LLVM that keep calls of shared bodies."""
+    if target.kind.name != "llvm":
+        return target
+    attributes = dict(target.export())
+    attributes["cl-opt"] = [*attributes.get("cl-opt", ()), *_CALLS_KEPT]
+    return tvm.target.Target(attributes)
 
 
 def compile_model(model: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:

@@ -24,11 +24,11 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 
 from autopipe.compiler.dynamic_sizes.kernel_sizes import open_variables
-from autopipe.compiler.find_nodes import find_nodes, is_among
+from autopipe.compiler.find_nodes import is_among
 from autopipe.compiler.loops.copy_loops import copy_root, list_blocks, replace_variables
 
-_LOOPS: Final = 8
-"""Minimum loops inside of a shared body: LLVM copies the call of a shorter one into both loops."""
+_STEPS: Final = 96
+"""Minimum statements that a shared body runs: a call takes as long as some rows of few elements."""
 
 _ATTRIBUTES: Final = ("target", "s_tir", "tirx.noalias")
 """Attributes of a kernel that the bodies of its loops have, too."""
@@ -110,32 +110,42 @@ class _LoopedKernel:
         if not all(is_among(value, scalars) for value in values):
             return None
         pointers = [_make_pointer(buffer) for buffer in buffers]
-        declared = map(_declare_buffer, buffers, pointers)
+        place = _make_place(loop)
+        bound = tirx.Bind(loop.loop_var, place.astype(loop.loop_var.ty.dtype))
         # TVM knows by the condition what it knows of the variable of a loop
-        inner = tirx.IfThenElse(loop.loop_var >= 0, loop.body, None)
-        statements = tirx.stmt_seq(*declared, inner)
+        inner = tirx.IfThenElse(place >= 0, tirx.stmt_seq(bound, loop.body), None)
+        statements = tirx.stmt_seq(*map(_declare_buffer, buffers, pointers), inner)
         root = SBlock([], [], [], "root", statements, alloc_buffers=own_buffers)
         realized = SBlockRealize([], predicate=True, block=root)
-        body = tirx.PrimFunc([*scalars, *pointers], realized, PrimType(_STATUS))
+        body = tirx.PrimFunc([place, *self.sizes, *pointers], realized, PrimType(_STATUS))
         body = body.without_attr("global_symbol")
         for key in _ATTRIBUTES:
             if key in self.function.attrs:
                 body = body.with_attr(key, self.function.attrs[key])
         variable = GlobalVar(f"{self.name}_body{len(self.bodies)}")
         self.bodies[variable] = body
-        return Call(variable, [*scalars, *(one.data for one in buffers)], ret_ty=body.ret_type)
+        arguments = [place, *self.sizes, *(buffer.data for buffer in buffers)]
+        return Call(variable, arguments, ret_ty=body.ret_type)
 
 
 def _may_share(parallel: tirx.For, serial: tirx.For) -> bool:
-    """Tell whether one loop is parallel, the other one serial, and the body long enough.
-
-    TVM makes variables of loops whose extents are bounded narrower, but not parameters.
-    """
+    """Tell whether one loop is parallel, the other one serial, and the body long enough."""
     if parallel.kind != tirx.ForKind.PARALLEL or serial.kind != tirx.ForKind.SERIAL:
         return False
-    if Analyzer().const_int_bound(parallel.extent).max_value <= _INT32_MAX:
-        return False
-    return len(find_nodes(parallel.body, tirx.For)) >= _LOOPS
+    return _count_steps(parallel.body) >= _STEPS
+
+
+def _count_steps(statement: tirx.Stmt) -> int:
+    """Count the statements that a statement runs, with one step of loops of dynamic extents."""
+    if isinstance(statement, tirx.For):
+        steps = int(statement.extent) if isinstance(statement.extent, tirx.IntImm) else 1
+        return steps * _count_steps(statement.body)
+    if isinstance(statement, tirx.SeqStmt):
+        return sum(map(_count_steps, statement.seq))
+    if isinstance(statement, SBlockRealize):
+        return _count_steps(statement.block.body)
+    bodies = [getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
+    return sum(_count_steps(body) for body in bodies if body is not None) or 1
 
 
 def _has_equal_body(
@@ -155,7 +165,8 @@ def _replace_bodies(body: tirx.Stmt, calls: Sequence[tuple[tirx.For, Call]]) -> 
         call = next((call for one, call in calls if one.same_as(loop)), None)
         if call is None:
             return loop
-        own_call = Call(call.op, [loop.loop_var, *list(call.args)[1:]], ret_ty=call.ty)
+        place = loop.loop_var.astype(call.args[0].ty.dtype)
+        own_call = Call(call.op, [place, *list(call.args)[1:]], ret_ty=call.ty)
         stop = tirx.Evaluate(tirx.tvm_throw_last_error())
         return _rebuild_loop(loop, tirx.IfThenElse(own_call != 0, stop, None), loop.kind)
 
@@ -166,6 +177,16 @@ def _rebuild_loop(loop: tirx.For, body: tirx.Stmt, kind: tirx.ForKind) -> tirx.F
     return tirx.For(
         loop.loop_var, loop.min, loop.extent, kind, body, loop.thread_binding, loop.annotations
     )
+
+
+def _make_place(loop: tirx.For) -> Var:
+    """Return the parameter for the place in a loop.
+
+    TVM makes the variables of loops of few steps narrower, but not parameters.
+    """
+    is_short = Analyzer().const_int_bound(loop.extent).max_value <= _INT32_MAX
+    dtype = "int32" if is_short else str(loop.loop_var.ty.dtype)
+    return Var(str(loop.loop_var.name), PrimType(dtype))
 
 
 def _make_pointer(buffer: Var) -> Var:

@@ -124,7 +124,7 @@ def unravel_index(
 def find_block_start(block: Expr, size: Extent, extent: Extent) -> Expr:
     """Return the start of a block; the last block overlaps the previous one to stay in bounds."""
     start, last = block * size, extent - size
-    if isinstance(last, int) and isinstance(size, int) and last % size == 0:
+    if isinstance(size, int) and (size == 1 or (isinstance(last, int) and last % size == 0)):
         return start
     return tirx.min(start, last)
 

@@ -1,11 +1,12 @@
 """Loops that are parallel where there is much to do: their bodies are compiled once."""
 
+import re
+
 import numpy as np
 import pytest
 import tvm
 from tvm.script import tirx as T  # noqa: N812 - TVM's name for it
 
-from autopipe.compiler.codegen import share_loop_bodies as passes
 from autopipe.compiler.codegen.compile_kernels import compile_kernel
 from autopipe.compiler.codegen.share_loop_bodies import share_loop_bodies
 from autopipe.compiler.module_io import list_prim_funcs
@@ -55,21 +56,34 @@ def test_a_body_that_two_loops_have_is_one_function_with_the_buffers_that_it_alo
     assert shared["main_body0"].script().count("sblock_alloc_buffer") == 1
 
 
-def test_bodies_that_differ_or_are_short_stay_in_their_loops(monkeypatch):
+def test_bodies_that_differ_stay_in_their_loops():
     before, index, after = summed.script().rpartition("T.float32(1.0)")
     other = tvm.script.from_source(f"{before}T.float32(2.0){after}")
     assert index
     assert [name for name, _ in list_prim_funcs(share_loop_bodies(make_module(other)))] == ["main"]
-    monkeypatch.setattr(passes, "_LOOPS", 10)
-    assert [name for name, _ in list_prim_funcs(share_loop_bodies(make_module()))] == ["main"]
 
 
-def test_a_loop_whose_variable_tvm_makes_narrower_keeps_its_body():
-    text = summed.script().replace("T.parallel(n)", "T.parallel(T.int64(7))")
-    bounded = tvm.script.from_source(text.replace("range(n)", "range(T.int64(7))"))
-    assert [name for name, _ in list_prim_funcs(share_loop_bodies(make_module(bounded)))] == [
-        "main"
-    ]
+def test_bodies_of_rows_with_few_elements_stay_in_their_loops():
+    for elements, functions in ((15, 1), (16, 2)):  # twice three rows: 90 and 96 statements
+        text = re.sub(r"\b64\b", str(elements), summed.script())
+        rows = tvm.script.from_source(re.sub(r"\b63\b", str(elements - 1), text))
+        assert len([*list_prim_funcs(share_loop_bodies(make_module(rows)))]) == functions
+
+
+def make_bounded(extent):
+    """Make loops of a constant extent, so that TVM makes their variables narrower."""
+    text = summed.script().replace("T.parallel(n)", f"T.parallel(T.int64({extent}))")
+    return tvm.script.from_source(text.replace("range(n)", f"range(T.int64({extent}))"))
+
+
+@pytest.mark.parametrize("rows", [7, 1])
+def test_a_loop_whose_variable_tvm_makes_narrower_shares_its_body(rows):
+    x = np.random.default_rng(0).random((rows, 3, 1, 1, 1, 1, 1, 64), "float32")
+    y = tvm.runtime.tensor(np.zeros_like(x))
+    library = compile_kernel(make_module(make_bounded(rows)), make_host_target(2))
+    assert "main_body0" in library.inspect_source()
+    library["main"](tvm.runtime.tensor(x), y)
+    np.testing.assert_array_equal(y.numpy(), (x + 1) + (x + 1)[..., ::-1])
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 4, 9])
@@ -77,6 +91,12 @@ def test_shared_bodies_compute_what_loops_do(rows):
     x = np.random.default_rng(0).random((rows, 3, 1, 1, 1, 1, 1, 64), "float32")
     y = tvm.runtime.tensor(np.zeros_like(x))
     library = compile_kernel(make_module(), make_host_target(2))
-    assert "main_body0" in library.inspect_source()
     library["main"](tvm.runtime.tensor(x), y)
     np.testing.assert_array_equal(y.numpy(), (x + 1) + (x + 1)[..., ::-1])
+
+
+def test_llvm_compiles_a_shared_body_once():
+    library = compile_kernel(make_module(), make_host_target(2))
+    calls = [line for line in library.inspect_source().splitlines() if "main_body0(" in line]
+    assert len([line for line in calls if line.startswith("define")]) == 1
+    assert len([line for line in calls if " call " in line]) == 2
