@@ -57,7 +57,7 @@ _CALLS_KEPT: Final = ("-inline-instr-cost:int=60",)
 """Options of LLVM for kernels of dynamic shapes, which keep the calls of shared bodies of loops.
 
 A body that is copied into both of its loops is compiled twice, and LLVM moves more of its index
-arithmetic out of the loop than fits in registers: packages take up to a third more time.
+arithmetic out of the loop than fits in registers, so that most packages are slower.
 """
 
 
