@@ -64,6 +64,7 @@ from autopipe.compiler.passes.keep_growth_apart import keep_growth_apart
 from autopipe.compiler.passes.legalize import legalize_ops
 from autopipe.compiler.passes.lift_weights import lift_weights
 from autopipe.compiler.passes.mark_weight_buffers import mark_weight_buffers
+from autopipe.compiler.passes.order_size_params import order_size_params
 from autopipe.compiler.passes.pad_in_place import PAD, pad_in_place
 from autopipe.compiler.passes.prepare_weights import prepare_weights
 from autopipe.compiler.passes.replace_copies_by_views import (
@@ -245,9 +246,8 @@ LOWER: Final[tuple[PassPhase[LowerState], ...]] = (
             module_pass(mark_weight_buffers, "schedules may choose the layout of weights"),
             tvm_pass(transform.DeadCodeElimination, "copies without a use are dropped"),
             module_pass(compute_sizes_first, "fusion may put a size behind the tensor that has it"),
-            module_pass(
-                protect_module_divisions, "TVM's iteration maps misread some divisions of indices"
-            ),
+            module_pass(order_size_params, "the same model gives the same kernels in each run"),
+            module_pass(protect_module_divisions, "TVM's iteration maps misread some divisions"),
             NamedPass(
                 "mark_elementary",
                 "elementary functions may become arithmetic, which LLVM vectorizes",
