@@ -34,6 +34,7 @@ from autopipe.compiler.dynamic_sizes.kernel_sizes import (
 )
 from autopipe.compiler.graph.calls import find_callee, graph_functions, list_result_types
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
+from autopipe.compiler.graph.shared_legalization import legalize_constants_only
 from autopipe.compiler.recurrence.fix_recurrence import bind_recurrent_sizes
 from autopipe.compiler.recurrence.form import ATTRIBUTE
 
@@ -45,7 +46,9 @@ def bind_sizes(module: tvm.IRModule, counts: Counts) -> tvm.IRModule:
         bound_counts = {name: count for name, count in counts.items() if name in size_names}
         if bound_counts:
             module = transform.BindSymbolicVars(bound_counts, str(variable.name_hint))(module)
-    return transform.FoldConstant()(specialize_kernels(bind_recurrent_sizes(module)))
+    module = specialize_kernels(bind_recurrent_sizes(module))
+    with legalize_constants_only():
+        return transform.FoldConstant()(module)
 
 
 def specialize_kernels(module: tvm.IRModule) -> tvm.IRModule:
@@ -119,8 +122,7 @@ def _pair_extents(
     function: tirx.PrimFunc, call: relax.Call
 ) -> Iterator[tuple[tvm.ir.Expr, tvm.ir.Expr | None]]:
     """Yield (formal, actual) of each extent and scalar of a kernel's parameters at a call."""
-    scalars = call.args[2].values if len(call.args) > 2 else ()  # noqa: PLR2004 - sizes come last
-    argument_types = [*_list_field_types(call), *_list_simple_types(call), *scalars]
+    argument_types = [*_list_field_types(call), *_list_simple_types(call)]
     buffers = [param for param in function.params if isinstance(param.ty, tirx.BufferType)]
     numbers = [param for _, param in list_size_params(function)]
     tensors = [kind for kind in argument_types if isinstance(kind, relax.TensorType)]
@@ -129,9 +131,7 @@ def _pair_extents(
         is_known = isinstance(shape, relax.ShapeExpr)
         actual = map(_simplify_extent, shape.values) if is_known else [None] * tensor.ndim
         yield from zip(buffer.ty.shape, actual, strict=True)
-    scalar_arguments = (
-        value for value in argument_types if not isinstance(value, relax.TensorType)
-    )
+    scalar_arguments = (value for value in argument_types if isinstance(value, tvm.ir.Expr))
     yield from zip(numbers, map(_simplify_extent, scalar_arguments), strict=True)
 
 

@@ -17,8 +17,6 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from autopipe.compiler.graph.literals import is_static
-
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
 _LEGALIZE: Final = "FLegalize"
@@ -44,6 +42,8 @@ class _SharedCalls:
         known_call, kernel_call, places = self._calls[key]
         if not tvm_ffi.structural_equal(known_call, call, map_free_vars=True):
             return None
+        if not _has_same_sizes(known_call, call):
+            return None
         operands = _flatten_tuples(call.args)
         kernel_operands = relax.Tuple([operands[place] for place in places])
         kernel = kernel_call.args[0]
@@ -52,10 +52,15 @@ class _SharedCalls:
         )
 
     def add(self, call: relax.Call, key: int, kernel_call: relax.Expr) -> None:
-        """Cache a kernel call if all of its operands are operands of the op call."""
+        """Cache a kernel call if all of its operands are operands of the op call.
+
+        Its result may have sizes that the call does not determine: those are another call's, too.
+        """
         if not isinstance(kernel_call, relax.Call):
             return
         if getattr(kernel_call.op, "name", "") != "relax.call_tir" or len(kernel_call.args) != 2:  # noqa: PLR2004
+            return
+        if not tvm_ffi.structural_equal(kernel_call.ty_args[0], call.ty):
             return
         operands = list(map(hash, _flatten_tuples(call.args)))  # by identity
         kernel_operands = list(map(hash, kernel_call.args[1].fields))
@@ -99,11 +104,22 @@ def _share_kernels(legalize: Legalization) -> Legalization:
         if (cached_call := shared_calls.find(call, key)) is not None:
             return cached_call
         kernel_call = legalize(builder, call)
-        if all(map(is_static, (call, *_flatten_tuples(call.args)))):
-            shared_calls.add(call, key, kernel_call)
+        shared_calls.add(call, key, kernel_call)
         return kernel_call
 
     return legalize_once
+
+
+def _has_same_sizes(first_call: relax.Call, second_call: relax.Call) -> bool:
+    """Tell whether calls that are equal up to variables have the same dynamic sizes, too."""
+    pairs = zip(_list_sizes(first_call), _list_sizes(second_call), strict=True)
+    return all(tvm_ffi.structural_equal(first, second) for first, second in pairs)
+
+
+def _list_sizes(call: relax.Call) -> list[tvm.ir.Type | tvm.ir.Expr]:
+    """List what has the sizes of a call: the types of its values, and the numbers among them."""
+    values = (call, *_flatten_tuples(call.args))
+    return [value if isinstance(value.ty, tvm.ir.PrimType) else value.ty for value in values]
 
 
 def _flatten_tuples(arguments: Sequence[relax.Expr]) -> list[relax.Expr]:

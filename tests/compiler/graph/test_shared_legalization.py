@@ -51,7 +51,7 @@ class Module:
 def test_a_module_is_what_tvm_makes_of_it(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with CPU:
         shared = legalize_ops(module)
-        monkeypatch.setattr(shared_legalization, "is_static", lambda _: False)
+        monkeypatch.setattr(shared_legalization._SharedCalls, "add", lambda *_: None)
         usual = legalize_ops(module)
     assert shared.script() == usual.script()
     assert tvm_ffi.structural_equal(shared, usual)
@@ -76,6 +76,45 @@ def test_equal_calls_are_legalized_once() -> None:
     assert [tuple(result.args[1].fields) for result in results] == pairs
     once(relax.BlockBuilder(), calls[0])
     assert len(made) == 3, "a kernel of another module"
+
+
+def test_calls_of_dynamic_sizes_are_shared_if_they_have_the_same() -> None:
+    builder, made = relax.BlockBuilder(), []
+    first_size, second_size = (tvm.tirx.Var(name, "int64") for name in "nm")
+
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> Any:
+        made.append(call)
+        return builder.call_te(tvm.topi.add, *call.args)
+
+    once = shared_legalization._share_kernels(legalize)
+    x, y, z = (
+        relax.Var("x", relax.TensorType((size, 4), "float32"))
+        for size in (first_size, first_size, second_size)
+    )
+    calls: list[Any] = [builder.normalize(relax.op.add(each, each)) for each in (x, y, z)]
+    results: list[Any] = [once(builder, call) for call in calls]
+    assert made == [calls[0], calls[2]], "x and y have the same size, and z has another one"
+    assert [list(result.ty_args[0].shape) for result in results] == [
+        [first_size, 4], [first_size, 4], [second_size, 4],
+    ]  # fmt: skip
+    assert tuple(results[1].args[1].fields) == (y, y)
+
+
+def test_a_size_that_the_legalization_makes_is_not_shared() -> None:
+    x = relax.Var("x", relax.TensorType((tvm.tirx.Var("n", "int64"),), "float32"))
+    builder, made = relax.BlockBuilder(), []
+
+    def legalize(builder: relax.BlockBuilder, call: relax.Call) -> Any:
+        made.append(call)
+        kernel = builder.call_te(tvm.topi.add, *call.args)
+        size = tvm.tirx.Var("found", "int64")
+        return relax.call_tir(kernel.args[0], kernel.args[1], relax.TensorType((size,), "float32"))
+
+    once = shared_legalization._share_kernels(legalize)
+    call: Any = builder.normalize(relax.op.add(x, x))
+    sizes = [once(builder, call).ty_args[0].shape[0] for _ in range(2)]
+    assert len(made) == 2
+    assert not sizes[0].same_as(sizes[1])
 
 
 def test_constants_alone_are_legalized_for_folding() -> None:
