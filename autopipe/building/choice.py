@@ -81,12 +81,15 @@ class Choices:
         self.watch = watch
         self._chains = [_list_candidates(request, policy, maker) for request in asked]
         self.asked = asked
-        self.chosen: list[Choice] = []
-        """The selected schedule of each task, in order."""
-        for place, chain in enumerate(watch.each("tasks planned", self._chains)):
-            self.chosen.append(next(chain))
-            checks.prepare(self._build_suspect(place))
+        # tasks whose reference loops are compiled, meanwhile, come first
+        places = sorted(range(len(asked)), key=lambda at: checks.has_twin(asked[at].task.name))
+        chosen: dict[int, Choice] = {}
+        for place in watch.each("tasks planned", places):
+            chosen[place] = next(self._chains[place])
+            checks.prepare(_build_suspect(asked[place], chosen[place]))
         checks.start()
+        self.chosen: list[Choice] = [chosen[place] for place in range(len(asked))]
+        """The selected schedule of each task, in order."""
         self._open = list(range(len(asked)))
 
     def check(self, kernels: Sequence[LibraryKernel | None] | None = None) -> bool:
@@ -98,7 +101,10 @@ class Choices:
         places, self._open = self._open, []
         verdicts = self.checks.judge(
             [
-                replace(self._build_suspect(place), kernel=kernels[place] if kernels else None)
+                replace(
+                    _build_suspect(self.asked[place], self.chosen[place]),
+                    kernel=kernels[place] if kernels else None,
+                )
                 for place in places
             ]
         )
@@ -128,12 +134,12 @@ class Choices:
         self.chosen[place] = _replace_rejected(self.chosen[place], verdict, following)
         self._open.append(place)
 
-    def _build_suspect(self, place: int) -> Piece:
-        request, choice = self.asked[place], self.chosen[place]
-        return Piece(
-            "checking", request.task.name, request.workload, choice.engine, choice.implementation,
-            choice.schedule or "", choice.module,
-        )  # fmt: skip
+
+def _build_suspect(request: Asked, choice: Choice) -> Piece:
+    return Piece(
+        "checking", request.task.name, request.workload, choice.engine, choice.implementation,
+        choice.schedule or "", choice.module,
+    )  # fmt: skip
 
 
 def _log_choice(task: Task, choice: Choice) -> None:

@@ -21,7 +21,7 @@ import tvm
 from autopipe.artifacts.model_nodes import KernelFunction
 from autopipe.building.choice import Choices
 from autopipe.building.compile_progress import CompileProgress
-from autopipe.building.part_compilers import SECONDS_OF_EACH, PartCompilers
+from autopipe.building.part_workers import SECONDS_OF_EACH, PartWorkers
 from autopipe.building.refusals import unwrap_answer, wrap_refusals
 from autopipe.compiler import module_io
 from autopipe.compiler.library import build
@@ -106,10 +106,8 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
 
     seconds = contained.SECONDS + SECONDS_OF_EACH * len(choices.asked)
     cores = len(os.sched_getaffinity(0))  # of this machine, whichever one it compiles for
-    cores_of_each = max(1, cores // len(source.lowered))
     compilations = {
-        label: _Compilation(source, label, kernel_modules, target, cores_of_each)
-        for label in source.lowered
+        label: _Compilation(source, label, kernel_modules, target) for label in source.lowered
     }
     compilers = {
         label: Child(partial(wrap_refusals, work.answer), seconds=seconds)
@@ -136,19 +134,20 @@ def _whole(source: BuildSource, choices: Choices, failures: Failures) -> Compile
 def _ask_all(
     children: Mapping[str, Child],
     step: str,
-    most: int,
+    cores: int,
     count: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Send a request to each child, and again while it answers with the share that is done.
 
-    At most `most` of them run at a time. `count` takes the present answers. Returns the last ones.
+    They share the cores: at most one for each runs at a time, and gets its step and the number of
+    its own cores. `count` takes the present answers. Returns the last ones.
     """
     waiting, begun = deque(children), dict[str, float]()
     answers: dict[str, Any] = {}
     while waiting or begun:
-        while waiting and len(begun) < most:
+        while waiting and len(begun) < cores:
             label = waiting.popleft()
-            children[label].tell(step)
+            children[label].tell([step, max(1, cores // (len(waiting) + len(begun) + 1))])
             begun[label] = time.monotonic()
         ready = wait_for_readable([children[label].link for label in begun], INTERVAL)
         for label, start in list(begun.items()):
@@ -187,21 +186,20 @@ class _Compilation:
     scheduled: Mapping[str, tvm.IRModule]
     """The schedule of each function, by its labelled name."""
     target: tvm.target.Target
-    cores: int
-    """The number of parts to compile at a time."""
     graph: build.LinkedGraph = field(init=False)
     """Set by step "link"."""
     split: build.SplitGraph = field(init=False)
     """Set when its parts begin to be compiled."""
-    parts: PartCompilers | None = None
+    parts: PartWorkers | None = None
 
-    def answer(self, step: str) -> Any:  # noqa: ANN401 - JSON
+    def answer(self, request: tuple[str, int]) -> Any:  # noqa: ANN401 - JSON
         """Run step "link", which returns the packing of weights, or a part of step "compile".
 
         That returns the share of the kernels that are compiled, until all are and the library is
-        linked.
+        linked. The request is a step, and the number of cores to use.
         """
-        return self._link() if step == "link" else self._compile_graph()
+        step, cores = request
+        return self._link() if step == "link" else self._compile_graph(cores)
 
     def _link(self) -> str:
         modules = self.source.lowered
@@ -212,15 +210,15 @@ class _Compilation:
         packing: str = tvm.ir.save_json(self.graph.packing)
         return packing
 
-    def _compile_graph(self) -> float | dict[str, Any]:
+    def _compile_graph(self, cores: int) -> float | dict[str, Any]:
         path = self.source.paths[self.label]
         folder = self.source.folder / path.stem
         if self.parts is None:
             self.split = build.split_kernels(build.lower_graph(self.graph))
             folder.mkdir(parents=True, exist_ok=True)
             compile_part = partial(self.split.compile_part, folder=folder)
-            self.parts = PartCompilers(self.split.parts, compile_part, self.cores)
-        if (share := self.parts.await_part()) is not None:
+            self.parts = PartWorkers(self.split.parts, compile_part)
+        if (share := self.parts.await_part(cores)) is not None:
             return share
         executable = build.compile_graph(self.split)
         build.export(executable, path, self.source.linker, self.split.list_objects(folder))

@@ -57,6 +57,10 @@ class PreparedChecks:
         self._running: list[tuple[Child, Mapping[_Key, PlainKernel]]] = []
         self._compiled: dict[_Key, PlainKernel] = {}
 
+    def has_twin(self, task: str) -> bool:
+        """Tell whether a task takes the reference loops of another one."""
+        return task in self._twins
+
     def prepare(self, suspect: Piece) -> None:
         """Queue the reference loops of a schedule for compilation, if it needs a check."""
         if self._folder is not None and self._checker.needs_check(suspect):

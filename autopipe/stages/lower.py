@@ -1,5 +1,7 @@
 """Stage `lower`: ops become fused PrimFuncs, the one module that tuning and build share."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -23,7 +25,7 @@ class LowerStage(Stage, frozen=True):
     """Legalize and fuse."""
 
     name: ClassVar[str] = "lower"
-    version: ClassVar[int] = 20
+    version: ClassVar[int] = 21
     produces: ClassVar[Kind] = Kind.LOWERED
     needs: ClassVar[dict[str, Need]] = {"optimize": Need(Kind.MODULE)}
     runs_passes: ClassVar[bool] = True
@@ -56,40 +58,58 @@ class LowerStage(Stage, frozen=True):
     def run(self, ctx: Context) -> str:
         """Write the lowered module; attributes of its PrimFuncs name their ops.
 
-        Raises ConfigError if a rule names an op that Relax does not have.
+        Children lower it for each likely size meanwhile. Raises ConfigError if a rule names an op
+        that Relax does not have.
         """
         from autopipe.artifacts.lowering import WHOLE, SizedModules
+        from autopipe.building.part_workers import PartWorkers
         from autopipe.compiler import module_io
         from autopipe.compiler.dynamic_sizes import fix_sizes, kernel_sizes
-        from autopipe.compiler.step_counter import join_counts
+        from autopipe.compiler.step_counter import count_steps
         from autopipe.schedules.conditions import Conditions
-        from autopipe.schedules.schedulable import open_refusal_check
 
         module = module_io.load_module(ctx.inputs["optimize"] / "module.json")
         conditions = Conditions.of(ctx.facts[Facet.TARGET], fast_algorithms=self.fast_algorithms)
         sized_modules = SizedModules.of(list_likely_sizes(self.dimensions))
+        modules = sized_modules.modules
+
+        def lower_at_likely_sizes(number: int) -> list[str]:
+            counts = kernel_sizes.count_multiples(self.dimensions, modules[number].sizes)
+            bound = fix_sizes.bind_sizes(module, counts)
+            _, warnings = self._write_lowered(bound, conditions, ctx.out / modules[number].file)
+            return warnings
+
+        parts = [[sized_module.file] for sized_module in modules]
+        cores = len(os.sched_getaffinity(0))
         with (
-            open_refusal_check(conditions) as refusal,
             show_passes(ctx, self.name),
-            join_counts(1 + len(sized_modules.modules)),
+            PartWorkers(parts, lower_at_likely_sizes, self.seconds) as workers,
         ):
-            scope = self._choose_fusion_scope(ctx, conditions.target, refusal)
-            lowered = self._note_likely_sizes(self._lower_module(module, conditions, scope))
-            module_io.save_module(lowered, ctx.out / WHOLE)
-            for sized_module in sized_modules.modules:
-                bound = fix_sizes.bind_sizes(
-                    module, kernel_sizes.count_multiples(self.dimensions, sized_module.sizes)
-                )
-                at = self._note_likely_sizes(self._lower_module(bound, conditions, scope))
-                module_io.save_module(at, ctx.out / sized_module.file)
-        if sized_modules.modules:
+            workers.begin(cores - 1)
+            count, warnings = self._write_lowered(module, conditions, ctx.out / WHOLE)
+            report = count_steps("likely sizes lowered", len(modules))
+            while (share := workers.await_part(cores)) is not None:
+                report(round(share * len(modules)))
+        for message in dict.fromkeys(sum(workers.results.values(), warnings)):
+            ctx.emit(Warn(stage=self.name, message=message))
+        if modules:
             sized_modules.write(ctx.out)
-        count = f"{len(module_io.list_prim_funcs(lowered))} fused functions"
-        return (
-            f"{count}, and at {len(sized_modules.modules)} likely sizes"
-            if sized_modules.modules
-            else count
-        )
+        summary = f"{count} fused functions"
+        return f"{summary}, and at {len(modules)} likely sizes" if modules else summary
+
+    def _write_lowered(
+        self, module: "tvm.IRModule", conditions: "Conditions", path: Path
+    ) -> tuple[int, list[str]]:
+        """Lower a module and write it; return its number of PrimFuncs, and warnings."""
+        from autopipe.compiler import module_io
+        from autopipe.schedules.schedulable import open_refusal_check
+
+        warnings: list[str] = []
+        with open_refusal_check(conditions) as refusal:
+            scope = self._choose_fusion_scope(conditions.target, refusal, warnings.append)
+            lowered = self._note_likely_sizes(self._lower_module(module, conditions, scope))
+        module_io.save_module(lowered, path)
+        return len(module_io.list_prim_funcs(lowered)), warnings
 
     def _note_likely_sizes(self, lowered: "tvm.IRModule") -> "tvm.IRModule":
         """Annotate each kernel of dynamic shapes with its specialized sizes."""
@@ -115,7 +135,7 @@ class LowerStage(Stage, frozen=True):
         )
 
     def _choose_fusion_scope(
-        self, ctx: Context, target: "tvm.target.Target", refusal: "Refusal"
+        self, target: "tvm.target.Target", refusal: "Refusal", warn: "Callable[[str], None]"
     ) -> "Scope | None":
         """Create the changes of fusion: rules, and refusals on a GPU, which needs schedules."""
         from autopipe.compiler.fusion.fusion_rules import FusionRules
@@ -127,9 +147,4 @@ class LowerStage(Stage, frozen=True):
         runs_loops = backend_of(target).runs_unscheduled_loops
         if not rules and runs_loops:
             return None
-        return Scope(
-            rules,
-            refusal,
-            lambda message: ctx.emit(Warn(stage=self.name, message=message)),
-            try_all=not runs_loops,
-        )
+        return Scope(rules, refusal, warn, try_all=not runs_loops)

@@ -8,16 +8,22 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tvm
 import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from autopipe.api import flow
+from autopipe.artifacts.lowering import SizedModules
+from autopipe.compiler import module_io
+from autopipe.compiler.dynamic_sizes import fix_sizes
 from autopipe.compiler.fusion import scope
+from autopipe.compiler.tasks import make_workload
 from autopipe.config.load import load
 from autopipe.environment.facet import Facet
 from autopipe.errors import ConfigError
 from autopipe.pipeline.events import Event, Warn
 from autopipe.pipeline.stage import Context
+from autopipe.processes.contained import Failed
 from autopipe.schedules.engines import default
 from autopipe.stages.lower import LowerStage
 
@@ -25,7 +31,7 @@ ATTENTION = Path(__file__).parents[2] / "pipelines" / "tasks" / "attention-joine
 RFC = ["nn.conv2d", "nn.relu", "nn.conv2d", "nn.relu"]
 
 
-def convolutions(path):
+def convolutions(path, rows=16):
     """Save conv2d, relu, conv2d, relu, and one more of both with strides."""
     kernels = {"k1": (8, 3, 3, 3), "k2": (8, 8, 3, 3), "k3": (16, 8, 3, 3)}
     nodes, last = [], "x"
@@ -41,8 +47,8 @@ def convolutions(path):
     graph = helper.make_graph(
         nodes,
         "rfc",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 16, 16))],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, (1, 16, 8, 8))],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, rows, 16))],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -71,11 +77,11 @@ def pipeline(folder, **sections):
 
 @pytest.fixture
 def lower(folder, tmp_path):
-    """Run the stage with rules; return the summary and the warnings."""
+    """Run the stage with rules, and sections; return the summary and the warnings."""
     from tests.support import here
 
-    def lower(**rules):
-        file = pipeline(folder, fusion=rules)
+    def lower(sections=None, **rules):
+        file = pipeline(folder, fusion=rules, **(sections or {}))
         made = flow.run(file, store=folder / "store", until="optimize")
         heard: list[Event] = []
         for name in ("out", "work"):
@@ -134,6 +140,59 @@ def test_a_crash_of_scheduling_splits_too(lower, monkeypatch):
     summary, (warning,) = lower(join=[RFC])
     assert summary == "3 fused functions"
     assert "is split again: scheduling failed twice: killed by SIGSEGV" in warning
+
+
+@pytest.fixture
+def dynamic(folder):
+    """The section of a model whose number of rows is dynamic, with two likely ones."""
+    convolutions(folder / "dynamic.onnx", rows="rows")
+    rows = {"min": 8, "max": 64, "multiple": 8, "likely": [16, 24]}
+    inputs = {"x": {"shape": [1, 3, "rows", 16], "dtype": "float32"}}
+    path = str(folder / "dynamic.onnx")
+    return {"model": {"path": path, "inputs": inputs, "dimensions": {"rows": rows}}}
+
+
+def test_each_likely_size_is_lowered_as_a_static_build_is(lower, dynamic, folder, tmp_path):
+    assert lower(dynamic) == ("3 fused functions, and at 2 likely sizes", [])
+    sized_modules = SizedModules.read(tmp_path / "out").modules
+    assert [sized_module.sizes for sized_module in sized_modules] == [{"rows": 16}, {"rows": 24}]
+    for sized_module in sized_modules:
+        at_likely_size = (tmp_path / "out" / sized_module.file).read_text(encoding="utf-8")
+        convolutions(folder / "static.onnx", **sized_module.sizes)
+        lower({"model": {"path": str(folder / "static.onnx")}})
+        static = (tmp_path / "out" / "module.json").read_text(encoding="utf-8")
+        assert list_kernels(at_likely_size) == list_kernels(static)
+
+
+def list_kernels(text):
+    """List the identities of the kernels of a saved module, in order."""
+    functions = module_io.list_prim_funcs(tvm.ir.load_json(text))
+    return [make_workload(function).identity for _, function in functions]
+
+
+def test_a_warning_for_several_likely_sizes_is_shown_once(lower, dynamic):
+    _, (warning,) = lower(dynamic, join=[["nn.conv2d", "nn.softmax"]])
+    assert warning.startswith("fusion.join.0 [nn.conv2d, nn.softmax]: matches nothing")
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised"),
+    [
+        (ConfigError("model.dimensions: no"), pytest.raises(ConfigError, match="dimensions: no")),
+        (MemoryError(), pytest.raises(Failed, match="memory")),
+        (None, pytest.raises(Failed, match="killed by SIGKILL")),
+    ],
+    ids=["refusal", "memory", "crash"],
+)
+def test_a_fault_at_a_likely_size_is_that_of_the_stage(lower, dynamic, monkeypatch, fault, raised):
+    def fail(*_):
+        if fault is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise fault
+
+    monkeypatch.setattr(fix_sizes, "bind_sizes", fail)
+    with raised:
+        lower(dynamic)
 
 
 def test_a_tuned_record_of_every_kept_task_is_found_at_build(folder):

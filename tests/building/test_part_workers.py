@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from autopipe.building.compiling import _ask_all
-from autopipe.building.part_compilers import PartCompilers
+from autopipe.building.part_workers import PartWorkers
 from autopipe.compiler import lowering, module_io, tasks
 from autopipe.compiler.library import build
 from autopipe.compiler.pass_observer import list_pass_times, observe_passes, pass_context
@@ -38,8 +38,8 @@ def compile_parts(graph, folder, children):
     """Compile and link a graph; return the path of its library."""
     folder.mkdir(exist_ok=True)
     compile_part = partial(graph.compile_part, folder=folder)
-    compilers = PartCompilers(graph.parts, compile_part, children)
-    while compilers.await_part() is not None:
+    workers = PartWorkers(graph.parts, compile_part)
+    while workers.await_part(children) is not None:
         pass
     objects = graph.list_objects(folder)
     build.export(build.compile_graph(graph), folder / "lib.so", None, objects)
@@ -49,9 +49,9 @@ def compile_parts(graph, folder, children):
 @pytest.mark.parametrize("children", [1, 2, 8])
 def test_the_share_that_is_compiled_is_known_after_each_part(tmp_path, children):
     parts = [("a", "b"), ("c", "d"), ("e",)]
-    compilers = PartCompilers(parts, lambda number: (tmp_path / str(number)).touch(), children)
-    shares = [compilers.await_part() or 0.0 for _ in parts]
-    assert compilers.await_part() is None
+    workers = PartWorkers(parts, lambda number: (tmp_path / str(number)).touch())
+    shares = [workers.await_part(children) or 0.0 for _ in parts]
+    assert workers.await_part(children) is None
     assert shares == sorted(shares)
     assert set(shares) <= {0.2, 0.4, 0.6, 0.8, 1.0}
     assert shares[-1] == 1.0
@@ -59,14 +59,14 @@ def test_the_share_that_is_compiled_is_known_after_each_part(tmp_path, children)
 
 
 def test_without_parts_nothing_is_left_to_wait_for():
-    assert PartCompilers([], print, 2).await_part() is None
+    assert PartWorkers([], print).await_part(2) is None
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_models_are_asked_until_all_their_parts_are_compiled(most):
     def begin():
-        compilers = PartCompilers([("a",), ("b",)], lambda _: None, 1)
-        return lambda step: {"ok": compilers.await_part() or f"{step} is done"}
+        workers = PartWorkers([("a",), ("b",)], lambda _: None)
+        return lambda request: {"ok": workers.await_part(1) or f"{request[0]} is done"}
 
     counted = []
     with Child(begin) as first, Child(begin) as second:
@@ -93,8 +93,8 @@ def carry_code(number):
 )
 def test_a_part_that_cannot_be_compiled_fails_the_child_that_compiles_the_model(work, message):
     def begin():
-        compilers = PartCompilers([("a",), ("b",), ("c",)], work, 1)
-        return lambda _: {"ok": compilers.await_part()}
+        workers = PartWorkers([("a",), ("b",), ("c",)], work)
+        return lambda _: {"ok": workers.await_part(1)}
 
     with Child(begin) as child, pytest.raises(Failed, match=message):
         _ask_all({"": child}, "compile", 1)
@@ -102,9 +102,9 @@ def test_a_part_that_cannot_be_compiled_fails_the_child_that_compiles_the_model(
 
 def test_a_part_that_takes_too_long_has_failed(monkeypatch):
     monkeypatch.setattr(contained, "SECONDS", -9.5)  # and 10 for a kernel
-    compilers = PartCompilers([("a",)], wait_forever, 1)
+    workers = PartWorkers([("a",)], wait_forever)
     with pytest.raises(Failed, match=r"no answer within 0.5 s"):
-        compilers.await_part()
+        workers.await_part(1)
 
 
 def wait_forever(_):
