@@ -66,8 +66,8 @@ class OptimizeStage(Stage, frozen=True):
                 round_products=self.compute is not None,
             )
         rounded = [model.weights[at] for at in optimized.rounded]
-        module_io.save_module(optimized.module, ctx.out / "module.json")
-        module_io.save_module(optimized.transform, ctx.out / "transform.json")
+        modules = {"module.json": optimized.module, "transform.json": optimized.transform}
+        module_io.save_modules(modules, ctx.out)
         report = {
             "layouts": optimized.layout.layouts,
             "transposes": optimized.layout.transposes,

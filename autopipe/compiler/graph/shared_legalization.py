@@ -11,11 +11,13 @@ function that legalizes each op is wrapped, in TVM's op registry:
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, NamedTuple
 
 import tvm
 import tvm_ffi
 from tvm import relax
+
+from autopipe.compiler.graph.literals import is_static
 
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -27,22 +29,33 @@ _only_constants: ContextVar[bool] = ContextVar("only_constants", default=False)
 """Whether calls with variables as operands stay as they are."""
 
 
+class _Legalized(NamedTuple):
+    """A legalized call."""
+
+    call: relax.Call
+    kernel_call: relax.Call
+    places: list[int]
+    """The positions of the kernel's operands among those of the call."""
+    is_static: bool
+    """Whether the call has no dynamic sizes."""
+
+
 class _SharedCalls:
     """The legalized calls of one builder; its module has their kernels."""
 
     def __init__(self, builder: relax.BlockBuilder) -> None:
         self.builder = builder
-        self._calls: dict[int, tuple[relax.Call, relax.Call, list[int]]] = {}
-        """By hash: a call, its kernel call, and the positions of the kernel's operands in it."""
+        self._calls: dict[int, _Legalized] = {}
+        """By the hash of the call."""
 
     def find(self, call: relax.Call, key: int) -> relax.Call | None:
         """Return the kernel call for an op call, if an equal one was legalized, or None."""
         if key not in self._calls:
             return None
-        known_call, kernel_call, places = self._calls[key]
+        known_call, kernel_call, places, is_static = self._calls[key]
         if not tvm_ffi.structural_equal(known_call, call, map_free_vars=True):
             return None
-        if not _has_same_sizes(known_call, call):
+        if not is_static and not _has_same_sizes(known_call, call):
             return None
         operands = _flatten_tuples(call.args)
         kernel_operands = relax.Tuple([operands[place] for place in places])
@@ -62,10 +75,13 @@ class _SharedCalls:
             return
         if not tvm_ffi.structural_equal(kernel_call.ty_args[0], call.ty):
             return
-        operands = list(map(hash, _flatten_tuples(call.args)))  # by identity
+        values = _flatten_tuples(call.args)
+        operands = list(map(hash, values))  # by identity
         kernel_operands = list(map(hash, kernel_call.args[1].fields))
         if set(kernel_operands).issubset(operands):
-            self._calls[key] = (call, kernel_call, list(map(operands.index, kernel_operands)))
+            places = list(map(operands.index, kernel_operands))
+            has_static_sizes = all(map(is_static, (call, *values)))
+            self._calls[key] = _Legalized(call, kernel_call, places, has_static_sizes)
 
 
 _latest: list[_SharedCalls] = []

@@ -28,6 +28,7 @@ too: it reads its operands from memory. Equal calls share a PrimFunc, so all of 
     z = multiply(y, sigmoid(y))                 # 4 x
 """
 
+from functools import cache
 from itertools import zip_longest
 
 import tvm
@@ -58,32 +59,34 @@ def keep_growth_apart(module: tvm.IRModule) -> tvm.IRModule:
     spreading: set[tvm.ir.GlobalVar] = set()
     choosing: set[tvm.ir.GlobalVar] = set()
     lengths: dict[str, int] = {}  # ops in the expression of a result
+    read_pattern = cache(lambda function: _read_pattern_kind(module[function]))
     graphs = (function for _, function in graph_functions(module))
     for binding in (binding for function in graphs for binding in list_bindings(function)):
         call, result = binding.value, binding.var
         if not is_kernel_call(call):
             continue
-        pattern, operands = _read_pattern_kind(module, call), list(call.args[1].fields)
+        function, operands = call.args[0], list(call.args[1].fields)
+        pattern = read_pattern(function)
         read = [operand for operand in operands if isinstance(operand, relax.Var)]
         follows = 0 <= pattern <= _BROADCAST
         sources = [variable for variable in read if variable.name in products]
         if pattern == _PRODUCT or (follows and sources):
             products.add(result.name)
         if follows and any(_is_broadcast(source.ty, result.ty) for source in sources):
-            spreading.add(call.args[0])
+            spreading.add(function)
         length = 1 + sum(lengths.get(variable.name, 0) for variable in read)
         if not 0 <= pattern <= _INJECTIVE:
             length = 0
         elif length > _LONGEST:
-            choosing.add(call.args[0])
+            choosing.add(function)
             length = 1
         lengths[result.name] = length
         if (
             pattern == _INJECTIVE
             and all(count_elements(operand) < count_elements(result) for operand in operands)
-            and _has_float_indices(module[call.args[0]])
+            and _has_float_indices(module[function])
         ):
-            choosing.add(call.args[0])
+            choosing.add(function)
     for functions, pattern_kind in ((spreading, _INJECTIVE), (choosing, _PRODUCT)):
         for function in functions:
             module.update_func(function, module[function].with_attr(_PATTERN, pattern_kind))
@@ -115,7 +118,7 @@ def _is_integer(value: tvm.ir.Expr) -> bool:
     return "int" in str(value.ty.dtype)
 
 
-def _read_pattern_kind(module: tvm.IRModule, call: relax.Call) -> int:
-    """Return TVM's pattern kind of a called PrimFunc, an index into `KINDS`; -1 if unknown."""
-    attrs = module[call.args[0]].attrs
+def _read_pattern_kind(function: tvm.tirx.PrimFunc) -> int:
+    """Return TVM's pattern kind of a PrimFunc, an index into `KINDS`; -1 if unknown."""
+    attrs = function.attrs
     return int(attrs[_PATTERN]) if attrs and _PATTERN in attrs else -1
