@@ -81,7 +81,7 @@ class Choices:
         self.watch = watch
         self._chains = [_list_candidates(request, policy, maker) for request in asked]
         self.asked = asked
-        # tasks whose reference loops are compiled, meanwhile, come first
+        # the reference loops of the first tasks are compiled while the others are planned
         places = sorted(range(len(asked)), key=lambda at: checks.has_twin(asked[at].task.name))
         chosen: dict[int, Choice] = {}
         for place in watch.each("tasks planned", places):

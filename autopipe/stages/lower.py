@@ -88,9 +88,11 @@ class LowerStage(Stage, frozen=True):
             workers.begin(cores - 1)
             count, warnings = self._write_lowered(module, conditions, ctx.out / WHOLE)
             report = count_steps("likely sizes lowered", len(modules))
-            while (share := workers.await_part(cores)) is not None:
-                report(round(share * len(modules)))
-        for message in dict.fromkeys(sum(workers.results.values(), warnings)):
+            while workers.await_part(cores) is not None:
+                report(len(workers.results))
+        for number, _ in enumerate(modules):
+            warnings += workers.results[number]
+        for message in dict.fromkeys(warnings):
             ctx.emit(Warn(stage=self.name, message=message))
         if modules:
             sized_modules.write(ctx.out)

@@ -17,6 +17,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from autopipe.compiler.graph.calls import is_kernel_call
 from autopipe.compiler.graph.literals import is_static
 
 Legalization = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -69,9 +70,7 @@ class _SharedCalls:
 
         Its result may have sizes that the call does not determine: those are another call's, too.
         """
-        if not isinstance(kernel_call, relax.Call):
-            return
-        if getattr(kernel_call.op, "name", "") != "relax.call_tir" or len(kernel_call.args) != 2:  # noqa: PLR2004
+        if not is_kernel_call(kernel_call):
             return
         if not tvm_ffi.structural_equal(kernel_call.ty_args[0], call.ty):
             return

@@ -79,7 +79,7 @@ class _Joined(PyExprMutator):
             partial(build_attention, pattern.form), *map(_strip_label, operands),
             primfunc_name_hint="attention", primfunc_attrs=pattern.form.attributes,
         )  # fmt: skip
-        arguments = [call.args[0], relax.Tuple(operands), *call.args[2:]]
+        arguments = [call.args[0], relax.Tuple(operands)]
         value = self.builder_.normalize(relax.Call(call.op, arguments, call.attrs, call.ty_args))
         self.builder_.emit_normalized(relax.VarBinding(self.visit_var_def(binding.var), value))
 

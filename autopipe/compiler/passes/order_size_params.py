@@ -18,13 +18,13 @@ from autopipe.compiler.graph.calls import find_callee
 from autopipe.compiler.graph.rewrite import CallSite, rewrite_calls
 from autopipe.compiler.module_io import list_prim_funcs
 
-Order = Sequence[int]
+_Order = Sequence[int]
 """The present position among the size arguments of each, in the new order."""
 
 
 def order_size_params(module: tvm.IRModule) -> tvm.IRModule:
     """Order the size parameters of all PrimFuncs, and the arguments of their calls."""
-    orders: dict[tvm.ir.GlobalVar, Order] = {}
+    orders: dict[tvm.ir.GlobalVar, _Order] = {}
     ordered_module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     for name, function in list_prim_funcs(module):
         order = _find_order(function)
@@ -35,7 +35,7 @@ def order_size_params(module: tvm.IRModule) -> tvm.IRModule:
     return rewrite_calls(partial(_permute_arguments, orders), ordered_module) if orders else module
 
 
-def _find_order(function: tirx.PrimFunc) -> Order:
+def _find_order(function: tirx.PrimFunc) -> _Order:
     """Order by the first use in a shape; a size in no shape comes last, by its name."""
     sizes = [size for _, size in list_size_params(function)]
     shapes = [param.ty.shape for param in function.params if isinstance(param.ty, tirx.BufferType)]
@@ -48,14 +48,14 @@ def _find_order(function: tirx.PrimFunc) -> Order:
     return sorted(range(len(sizes)), key=rank_size)
 
 
-def _permute_params(function: tirx.PrimFunc, order: Order) -> tirx.PrimFunc:
+def _permute_params(function: tirx.PrimFunc, order: _Order) -> tirx.PrimFunc:
     params, sizes = list(function.params), list_size_params(function)
     for (at, _), position in zip(sizes, order, strict=True):
         params[at] = sizes[position][1]
     return tirx.PrimFunc(params, function.body, function.ret_type, function.attrs)
 
 
-def _permute_arguments(orders: Mapping[tvm.ir.GlobalVar, Order], site: CallSite) -> relax.Expr:
+def _permute_arguments(orders: Mapping[tvm.ir.GlobalVar, _Order], site: CallSite) -> relax.Expr:
     """Permute the sizes among the operands of a call."""
     call = site.call
     if find_callee(call) is None or call.args[0] not in orders:
